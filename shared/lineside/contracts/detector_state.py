@@ -1,0 +1,14 @@
+"""``detector-state.v1``: a detector's memory of one job, or how far a partition has been read."""
+
+import msgspec
+
+
+class DetectorState(msgspec.Struct, frozen=True, array_like=True, tag="detector-state.1"):
+    """Key ``<detector>/<job_id>``: ``state`` holds the core's snapshot and ``offsets`` the next offset, per
+    input topic (without prefix), that it has not applied. Key ``<detector>/cursor/<partition>``: ``state``
+    is empty and below ``offsets`` every record is in some job's state.
+    """
+
+    offsets: dict[str, int]
+    state: bytes = b""
+    now_ns: int = -1

@@ -1,0 +1,1 @@
+"""Settings, logging, metrics, child processes: the only room that all others may use, and that uses none."""
