@@ -5,12 +5,12 @@ from enum import StrEnum
 import msgspec
 
 from lineside.contracts.columns import (
+    U8,
     CountColumn,
     DurationColumn,
     RankColumn,
     SmallCountColumn,
     TelemetryBatch,
-    U8,
     column_specs,
 )
 

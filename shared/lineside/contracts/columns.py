@@ -29,21 +29,23 @@ class ColumnSpec(msgspec.Struct, frozen=True):
     rows: str = "rows"
 
 
-def _column(dtype: str, minimum: float | None = None, rows: str = "rows") -> Any:
+def column(dtype: str, minimum: float | None = None, rows: str = "rows") -> Any:
     return Annotated[bytes, msgspec.Meta(extra={"column": ColumnSpec(dtype, minimum, rows)})]
 
 
-I32 = _column("<i4")
-I64 = _column("<i8")
-U8 = _column("u1")
-F32 = _column("<f4")
-RankColumn = _column("<i4", 0)
+I32 = column("<i4")
+I64 = column("<i8")
+U8 = column("u1")
+F32 = column("<f4")
+RankColumn = column("<i4", 0)
 """A global rank; never unknown."""
-CountColumn = _column("<i8", -1)
+CountColumn = column("<i8", -1)
 """A count, sequence or time in ns; -1 is unknown."""
-SmallCountColumn = _column("<i4", -1)
-DurationColumn = _column("<f4", 0)
+SmallCountColumn = column("<i4", -1)
+DurationColumn = column("<f4", 0)
 """Seconds; NaN is unknown, negative is impossible."""
+MatrixColumn = column("<f4", None, rows="matrix")
+"""A float32 matrix, C order, whose shape follows from another field."""
 
 B = TypeVar("B", bound="TelemetryBatch")
 
@@ -86,7 +88,7 @@ def pack(kind: type[B], values: Mapping[str, Any]) -> B:
     as what we receive.
     """
     specs = column_specs(kind)
-    packed = {
+    packed: dict[str, Any] = {
         name: np.ascontiguousarray(value, dtype=specs[name].dtype).tobytes()
         if name in specs
         else value
@@ -134,7 +136,7 @@ def plain_column(array: ArrayLike) -> list[Any]:
     """A column as a JSON list: NaN becomes None."""
     values = np.asarray(array)
     if values.dtype.kind != "f":
-        return values.tolist()
+        return list(values.tolist())
     # float32 shown by its shortest decimal: 0.1 and not 0.10000000149011612
     return [None if np.isnan(v) else float(str(v)) for v in values]
 

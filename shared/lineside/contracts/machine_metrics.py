@@ -4,9 +4,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from lineside.contracts.columns import TelemetryBatch, _column
-
-MatrixColumn = _column("<f4", None, rows="matrix")
+from lineside.contracts.columns import MatrixColumn, TelemetryBatch
 
 
 class Series(msgspec.Struct, frozen=True):
