@@ -125,8 +125,7 @@ def to_plain(record: Decoded) -> dict[str, Any]:
     [[1.0, 2.0], [None, 4.0]]
     """
     if not isinstance(record, TelemetryBatch):
-        plain = msgspec.to_builtins(record)
-        return plain if isinstance(plain, dict) else _by_name(record)
+        return _by_name(record)  # type: ignore[no-any-return]
     specs = column_specs(type(record))
     plain = {}
     for name in record.__struct_fields__:
@@ -153,10 +152,10 @@ def from_plain(name: TopicName, plain: dict[str, Any]) -> Decoded:
     """The reverse of ``to_plain``. Raises ``UndecodableRecord`` or ``InvalidRecord``."""
     kind = TOPICS[name].type
     try:
-        if not (isinstance(kind, type) and issubclass(kind, TelemetryBatch)):
-            record = msgspec.convert(plain, kind, strict=True)
+        if TOPICS[name].content_type == MSGPACK:  # all of these are array-like
+            record = _array_like_from_plain(kind, plain)
         else:
-            record = _batch_from_plain(kind, plain)
+            record = msgspec.convert(plain, kind, strict=True)
     except (msgspec.ValidationError, TypeError, KeyError, AttributeError) as error:
         raise UndecodableRecord(str(error)) from error
     checked = record.data if isinstance(record, CloudEvent) else record
@@ -165,7 +164,8 @@ def from_plain(name: TopicName, plain: dict[str, Any]) -> Decoded:
     return record
 
 
-def _batch_from_plain(kind: type[TelemetryBatch], plain: dict[str, Any]) -> TelemetryBatch:
+def _array_like_from_plain(kind: type[msgspec.Struct], plain: dict[str, Any]) -> msgspec.Struct:
+    """By field names back to wire order; trailing fields that are missing take their defaults."""
     specs = column_specs(kind)
     values: list[Any] = []
     required = len(kind.__struct_fields__) - len(kind.__struct_defaults__)
@@ -180,11 +180,11 @@ def _batch_from_plain(kind: type[TelemetryBatch], plain: dict[str, Any]) -> Tele
                 value = [cell for row in value for cell in row]
             value = packed_column(specs[name], value)
         values.append(_positional(kind, name, value))
-    tag = kind.__struct_config__.tag
+    tag = kind.__struct_config__.tag  # every array-like type has one
     return msgspec.convert([tag, *values], kind)
 
 
-def _positional(kind: type[TelemetryBatch], name: str, value: Any) -> Any:
+def _positional(kind: type[msgspec.Struct], name: str, value: Any) -> Any:
     """Rows of array-like Structs back from dictionaries to wire order."""
     row_type = _row_type(kind, name)
     if row_type is None or not isinstance(value, list):
@@ -193,7 +193,7 @@ def _positional(kind: type[TelemetryBatch], name: str, value: Any) -> Any:
 
 
 @functools.cache
-def _row_type(kind: type[TelemetryBatch], name: str) -> Any:
+def _row_type(kind: type[msgspec.Struct], name: str) -> Any:
     for field in msgspec.structs.fields(kind):
         if field.name == name:
             item = getattr(field.type, "__args__", (None,))[0]

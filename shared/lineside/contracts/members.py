@@ -30,7 +30,7 @@ class SavedCheckpoint(msgspec.Struct, frozen=True):
     step: int
     generation: int
     saved_ns: int
-    save_s: float
+    save_s: float | None
     verified: bool
 
 
