@@ -5,7 +5,15 @@ Rooms import the names below; the modules are the room's own furniture. Change a
 """
 
 from lineside.contracts.alerts import Alert, AlertType, IncidentView
-from lineside.contracts.codec import Decoded, WireMessage, decode, encode, from_plain, to_plain
+from lineside.contracts.codec import (
+    Decoded,
+    WireMessage,
+    decode,
+    encode,
+    from_plain,
+    job_of,
+    to_plain,
+)
 from lineside.contracts.collectives import CollectiveBatch, FlowRow, Op, RankStateRow
 from lineside.contracts.columns import columns, invalid_reason, pack
 from lineside.contracts.dead_letters import dead_letter
@@ -32,6 +40,7 @@ from lineside.contracts.identity import (
     partition_of,
 )
 from lineside.contracts.jobs import (
+    ENDED,
     Capabilities,
     Checkpoint,
     Device,
@@ -51,6 +60,7 @@ from lineside.contracts.steps import Phase, StepBatch, Timing
 from lineside.contracts.topics import TOPICS, Topic, TopicName, topic_named
 
 __all__ = [
+    "ENDED",
     "TOPICS",
     "Alert",
     "AlertType",
@@ -111,6 +121,7 @@ __all__ = [
     "from_plain",
     "group_id",
     "invalid_reason",
+    "job_of",
     "p2p_group_id",
     "pack",
     "partition_of",

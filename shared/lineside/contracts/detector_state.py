@@ -5,8 +5,9 @@ import msgspec
 
 class DetectorState(msgspec.Struct, frozen=True, array_like=True, tag="detector-state.1"):
     """Key ``<detector>/<job_id>``: ``state`` holds the core's snapshot and ``offsets`` the next offset, per
-    input topic (without prefix), that it has not applied. Key ``<detector>/cursor/<partition>``: ``state``
-    is empty and below ``offsets`` every record is in some job's state.
+    input topic (without prefix), that it has not applied. Key ``<detector>/cursor/<partition>``: below
+    ``offsets`` every record is in some job's state, and ``state`` says which versions of those states it
+    was written after.
     """
 
     offsets: dict[str, int]

@@ -62,7 +62,14 @@ class Topic(msgspec.Struct, frozen=True, kw_only=True):
             "max.message.bytes": str(self.max_bytes),
         }
         if self.retention_ms is None:
-            return config | {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.1"}
+            # Kafka never compacts the segment being written (1 GB by default), and a reader that wants
+            # the newest value of each key reads all of it: small segments keep that short.
+            return config | {
+                "cleanup.policy": "compact",
+                "min.cleanable.dirty.ratio": "0.1",
+                "segment.bytes": str(64 * _MB),
+                "segment.ms": str(600_000),
+            }
         return config | {"cleanup.policy": "delete", "retention.ms": str(self.retention_ms)}
 
 
