@@ -1,0 +1,1 @@
+"""Planners: pure functions from what was measured to what should be running."""
