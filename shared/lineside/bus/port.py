@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
-from lineside.contracts import Topic, TopicName, WireMessage
+from lineside.contracts import TOPICS, Topic, TopicName, WireMessage
 
 
 class BusError(Exception):
@@ -42,6 +42,24 @@ class Message:
     key: bytes | None
     value: bytes | None
     headers: dict[str, bytes] = field(default_factory=dict)
+
+
+_FRAMING_BYTES = 2048
+"""What a batch and its record add to key, value and headers, generously."""
+
+
+def reject_unsendable(message: WireMessage, partitions: int) -> None:
+    """Raise ``BusMisuse`` for what no broker would take; every bus asks this before it queues."""
+    limit = TOPICS[message.topic].max_bytes - _FRAMING_BYTES
+    size = len(message.key) + len(message.value or b"")
+    size += sum(len(name) + len(value) for name, value in message.headers)
+    if size > limit:
+        raise BusMisuse(
+            f"a record of {size} bytes is too large for {message.topic}, which takes {limit}: "
+            "split the batch"
+        )
+    if not 0 <= message.partition < partitions:
+        raise BusMisuse(f"{message.topic} has no partition {message.partition}, only {partitions}")
 
 
 @runtime_checkable
@@ -81,7 +99,8 @@ class Subscriber(Protocol):
         ...
 
     def lag(self) -> int:
-        """Records not yet committed over the assigned partitions; -1 while unknown."""
+        """Records not yet committed over the assigned partitions; -1 while unknown. A tail, which commits
+        nothing, counts those not yet received: 0 means that it has caught up."""
         ...
 
     def close(self) -> None: ...

@@ -30,12 +30,12 @@ Decoded = Any
 
 
 class WireMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """A record ready to be sent: the topic has no prefix yet."""
+    """A record ready to be sent: the topic has no prefix yet. ``value`` None deletes the key (a tombstone)."""
 
     topic: TopicName
     partition: int
     key: bytes
-    value: bytes
+    value: bytes | None
     headers: tuple[tuple[str, bytes], ...]
 
 
