@@ -1,0 +1,1 @@
+"""Fault injection on a real run, from outside of the processes that suffer it; each fault tells its truth."""
