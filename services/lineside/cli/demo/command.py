@@ -1,0 +1,398 @@
+"""The demo's course: start everything, slow one rank from outside, watch, lift the fault, sum up."""
+
+import json
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Annotated, Any
+
+import psutil
+import typer
+from rich.console import Console
+
+from lineside.bus import BusError
+from lineside.bus.local import LocalKafkaError
+from lineside.cli.demo.measure import StepSeen, ideal_step_s, median_step_s, removed
+from lineside.cli.demo.screen import Screen, incident_table, results_table
+from lineside.cli.demo.watch import Watch
+from lineside.cli.modes import Mode
+from lineside.cli.stack import Stack, StackConfig, StackFailed
+from lineside.contracts import FaultPhase, PlanKind
+from lineside.kit.processes import spawn, stop
+
+JOB = "demo"
+MACHINES, RANKS_PER_MACHINE = 2, 4
+REPLICAS, STAGES = 4, 2
+WORLD = MACHINES * RANKS_PER_MACHINE
+MICRO_BATCHES = 20
+PAD_MS = 10
+SLOWDOWN = 3.0
+ENOUGH_STEPS = 50
+WARM_UP_STEPS = 12
+REQUIRED_REMOVED, REQUIRED_OF_IDEAL = 0.70, 0.85
+UNAVAILABLE = 69
+
+POLICY = {
+    # Long enough that 50 slow steps are seen before the cure: the demo wants to measure them.
+    "LINESIDE_REBALANCE_COST_S": "20",
+    # Minutes in production; here nobody wants to wait for them.
+    "LINESIDE_UNDO_HOLD_S": "3",
+    "LINESIDE_VERIFY_STEPS": str(ENOUGH_STEPS),
+}
+
+
+class DemoFailed(Exception):
+    """The demo did not come to its end; the text says at what and where to look."""
+
+
+def demo(
+    out: Annotated[
+        Path, typer.Option(help="Folder for data, logs, recording and summary.json.")
+    ] = Path("lineside-demo"),
+    rank: Annotated[
+        int | None,
+        typer.Option(min=0, max=WORLD - 1, help="The rank to slow; random unless given."),
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of the random choice.")] = None,
+    no_fault: Annotated[
+        bool, typer.Option("--no-fault", help="Break nothing; nothing must be found.")
+    ] = False,
+    mode: Annotated[
+        Mode, typer.Option(help="auto heals the run; observe records what it would do.")
+    ] = Mode.AUTO,
+    bootstrap: Annotated[
+        str | None, typer.Option(help="Use this Kafka (HOST:PORT) instead of starting one.")
+    ] = None,
+) -> None:
+    """See it work: a real training run, one rank really slowed, found and healed.
+
+    8 ranks (4 replicas x 2 pipeline stages, gloo) on two "machines" of this host. Exit code 0 only if the
+    right rank was found and enough of the slowdown is gone; summary.json in --out has the numbers.
+
+    Example: lineside demo --out /var/tmp/lineside-demo --seed 7
+    """
+    console = Console()
+    seed = random.randrange(2**31) if seed is None else seed  # noqa: S311
+    victim = random.Random(seed).randrange(WORLD) if rank is None else rank  # noqa: S311
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "summary.json").unlink(missing_ok=True)
+    signal.signal(signal.SIGTERM, _interrupt)
+    with Screen(console) as screen:
+        try:
+            scene = Scene(
+                out.resolve(), victim, seed, None if no_fault else SLOWDOWN, mode, bootstrap, screen
+            )
+            summary = scene.play()
+        except (BusError, LocalKafkaError, StackFailed, DemoFailed) as error:
+            screen.event(str(error), "red")
+            raise typer.Exit(1 if isinstance(error, DemoFailed) else UNAVAILABLE) from error
+        except KeyboardInterrupt:
+            screen.event("interrupted; everything is stopped", "yellow")
+            raise typer.Exit(130) from None
+    (out / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
+    console.print(results_table(summary))
+    if scene.incident is not None:
+        console.print(incident_table(scene.incident))
+    verdict = "[green]passed[/]" if summary["passed"] else f"[red]failed[/]: {summary['verdict']}"
+    console.print(
+        f"{verdict} · {out / 'summary.json'} · evidence: {out / 'recording.jsonl'}", highlight=False
+    )
+    raise typer.Exit(0 if summary["passed"] else 1)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+class Scene:
+    """One performance. ``play`` leaves no process behind, however it ends."""
+
+    def __init__(
+        self,
+        out: Path,
+        victim: int,
+        seed: int,
+        slowdown: float | None,
+        mode: Mode,
+        bootstrap: str | None,
+        screen: Screen,
+    ) -> None:
+        self._out = out
+        self._victim = victim
+        self._seed = seed
+        self._slowdown = slowdown
+        self._mode = mode
+        self._bootstrap = bootstrap
+        self._screen = screen
+        self._children: list[subprocess.Popen[bytes]] = []
+        self._told: set[tuple[str, str]] = set()
+        self.incident: dict[str, Any] | None = None
+
+    def play(self) -> dict[str, Any]:
+        """The whole course; returns the summary. Raises ``DemoFailed`` where it gets stuck."""
+        self._screen.event(
+            "starting Kafka, three detectors and remediation, each a process of its own"
+        )
+        config = StackConfig(
+            data=self._out / "data",
+            bootstrap=self._bootstrap,
+            environment=POLICY | {"LINESIDE_MODE": self._mode},
+        )
+        with Stack(config, lambda text: self._screen.event(text, "yellow")) as self._stack:
+            self._stack.wait_ready()
+            self._screen.event(f"services are ready; API {self._stack.api}/docs")
+            since_ns = time.time_ns()
+            bus = self._stack.bus()
+            self._watch = Watch(bus, self._stack.api, JOB, WORLD, since_ns)
+            try:
+                self._start_run()
+                return self._quiet() if self._slowdown is None else self._break_and_heal()
+            finally:
+                stop(reversed(self._children), grace_s=15)
+                self._watch.close()
+
+    def _start_run(self) -> None:
+        self._run = self._child(
+            "run", "lineside.cli", "run", "--job", JOB, "--machines", str(MACHINES),
+            "--ranks-per-machine", str(RANKS_PER_MACHINE), "--bootstrap", self._stack.bootstrap,
+            "--run-dir", str(self._out / "run"), "--",
+            sys.executable, "-m", "lineside.hybrid", "--dp", str(REPLICAS), "--pp", str(STAGES),
+            "--micro-batches", str(MICRO_BATCHES), "--pad-ms", str(PAD_MS),
+        )  # fmt: skip
+        self._recorder = self._child(
+            "record", "lineside.cli", "record", "--follow", "--job", JOB,
+            "--bootstrap", self._stack.bootstrap, "-o", str(self._out / "recording.jsonl"),
+        )  # fmt: skip
+        self._screen.event(f"{WORLD} ranks on {MACHINES} machines are starting")
+        self._until(self._watch.running, 90, "the run to start")
+        self._screen.event(
+            f"training: {REPLICAS} replicas x {STAGES} pipeline stages, {MICRO_BATCHES} micro-batches a "
+            f"step; compute is padded: each holds an emulated accelerator for {3 * PAD_MS} ms"
+        )
+
+    def _quiet(self) -> dict[str, Any]:
+        self._until(lambda: len(self._healthy()) >= 3 * ENOUGH_STEPS, 90, "150 undisturbed steps")
+        found = [fault.summary for fault in self._watch.faults] + list(self._watch.incidents())
+        return {
+            "seed": self._seed,
+            "mode": self._mode,
+            "healthy_step_s": median_step_s(self._healthy()),
+            "steps": {"healthy": len(self._healthy())},
+            "faults": len(self._watch.faults),
+            "passed": not found,
+            "verdict": "nothing was raised" if not found else f"raised without a fault: {found[0]}",
+        }
+
+    def _break_and_heal(self) -> dict[str, Any]:
+        watch, victim = self._watch, self._victim
+        self._until(lambda: len(self._healthy()) >= ENOUGH_STEPS, 60, "50 undisturbed steps")
+        healthy = self._healthy()
+        share = self._cpu_share()
+        self._screen.event(
+            f"healthy: {_ms(healthy)} a step; all ranks together use {share:.0%} of the CPU"
+        )
+        throttle = self._child(
+            "throttle", "lineside.faults.throttle", "--pid", str(watch.pids[victim]), "--rank", str(victim),
+            "--slowdown", str(self._slowdown), "--truth", str(self._out / "truth.jsonl"),
+        )  # fmt: skip
+        broken_ns = time.time_ns()
+        self._screen.event(
+            f"rank {victim} (seed {self._seed}) is now slowed about {self._slowdown:g}x from outside",
+            "red",
+        )
+        self._until(lambda: bool(watch.faults), 60, "FALCON to find it")
+        onset = watch.faults[0]
+        self._screen.event(f"FALCON: {onset.summary}", "magenta")
+        self._until(lambda: bool(watch.incidents()), 30, "an incident")
+        incident_id = watch.incidents()[0]["incident_id"]
+        self._screen.event(f"incident {incident_id} is open")
+        if self._mode is Mode.AUTO:
+            revision = self._wait_for_cure()
+        else:
+            revision = None
+            self._until(
+                lambda: self._incident(incident_id)["plans"] != [], 120, "the proposed plan"
+            )
+            self._until(lambda: len(self._during(broken_ns)) >= ENOUGH_STEPS, 60, "50 slow steps")
+        lifted_ns = time.time_ns()
+        applied = watch.applied(revision) if revision is not None else None
+        applied_ns = max(status.at_ns for status in applied) if applied else -1
+        faulty = [
+            seen for seen in watch.steps.steps(broken_ns, lifted_ns) if seen.revision != revision
+        ][2:]
+        healed = (
+            watch.steps.steps(broken_ns, lifted_ns, revision)[2:] if revision is not None else []
+        )
+        stop([throttle])
+        self._screen.event("the fault is lifted", "green")
+        self._until(
+            lambda: self._incident(incident_id)["state"] == "resolved",
+            90,
+            "the incident to resolve",
+        )
+        self._screen.event("the incident is resolved", "green")
+        if revision is not None:
+            self._until(self._even_again, 30, "the even split")
+            self._screen.event("the even split is back")
+        return self._sum_up(onset.fault_id, broken_ns, applied_ns, healthy, faulty, healed)
+
+    def _wait_for_cure(self) -> int:
+        """Until all ranks run the plan, 50 healed steps are measured and the incident is mitigated."""
+        watch = self._watch
+
+        def cures() -> list[int]:
+            return [r for r, plan in watch.plans.items() if plan.kind is PlanKind.REBALANCE]
+
+        self._until(lambda: bool(cures()), 120, "a plan")
+        revision = cures()[0]
+        plan = watch.plans[revision]
+        self._screen.event(f"plan {revision}: micro-batches {plan.micro_batch_plan}", "cyan")
+        self._until(lambda: watch.applied(revision) is not None, 30, "all ranks to apply the plan")
+        self._screen.event("the plan is applied by every rank at one step")
+        self._until(
+            lambda: len(watch.steps.steps(revision=revision)) >= ENOUGH_STEPS + 2,
+            60,
+            "50 healed steps",
+        )
+        incident_id = plan.incident_id or ""
+        self._until(
+            lambda: self._incident(incident_id)["state"] == "mitigated",
+            60,
+            "the effect to be verified",
+        )
+        self._screen.event(
+            "mitigated, with the effect measured, while the rank is still slowed", "green"
+        )
+        return revision
+
+    def _sum_up(
+        self,
+        fault_id: str,
+        broken_ns: int,
+        applied_ns: int,
+        healthy: list[StepSeen],
+        faulty: list[StepSeen],
+        healed: list[StepSeen],
+    ) -> dict[str, Any]:
+        watch = self._watch
+        onset = next(f for f in watch.faults if f.fault_id == fault_id)
+        relief = [
+            f for f in watch.faults if f.fault_id == fault_id and f.phase is FaultPhase.RELIEF
+        ]
+        culprits = [int(s.id) for s in onset.suspects if s.kind == "rank"]
+        incident = self.incident or {}
+        ideal_s = ideal_step_s(
+            watch.steps,
+            healthy,
+            faulty,
+            victim=self._victim,
+            victim_replica=self._victim // STAGES,
+            even=[MICRO_BATCHES // REPLICAS] * REPLICAS,
+        )
+        healthy_s, faulty_s = median_step_s(healthy), median_step_s(faulty)
+        healed_s = median_step_s(healed) if healed else None
+        share = None if healed_s is None else removed(healthy_s, faulty_s, healed_s)
+        best = removed(healthy_s, faulty_s, ideal_s)
+        of_ideal = None if share is None else round(share / best, 6)
+        summary: dict[str, Any] = {
+            "seed": self._seed,
+            "mode": self._mode,
+            "victim": self._victim,
+            "culprit": culprits[0] if culprits else None,
+            "healthy_step_s": healthy_s,
+            "faulty_step_s": faulty_s,
+            "healed_step_s": healed_s,
+            "ideal_step_s": ideal_s,
+            "slowdown_removed": share,
+            "of_ideal": of_ideal,
+            "steps": {"healthy": len(healthy), "faulty": len(faulty), "healed": len(healed)},
+            "broken_ns": broken_ns,
+            "onset_ns": onset.onset_ns,
+            "detected_ns": onset.detected_ns,
+            "applied_ns": applied_ns,
+            "resolved_ns": time.time_ns() if not relief else incident.get("resolved_ns", -1),
+            "incident_id": incident.get("incident_id"),
+            "incidents": len(watch.incidents()),
+        }
+        return summary | _verdict(summary, self._mode, len(watch.plans))
+
+    def _child(self, name: str, module: str, *arguments: str) -> subprocess.Popen[bytes]:
+        child = spawn(
+            [sys.executable, "-m", module, *arguments], log=self._stack.logs / f"{name}.log"
+        )
+        self._children.append(child)
+        return child
+
+    def _until(self, condition: Callable[[], bool], limit_s: float, what: str) -> None:
+        """Keep everything going until ``condition`` holds. Raises ``DemoFailed``."""
+        deadline = time.monotonic() + limit_s
+        while True:
+            self._stack.supervise()
+            self._watch.poll()
+            self._show(what)
+            if condition():
+                return
+            if self._run.poll() is not None:
+                raise DemoFailed(f"the run ended by itself; see {self._stack.logs / 'run.log'}")
+            if time.monotonic() > deadline:
+                raise DemoFailed(
+                    f"waited {limit_s:.0f} s for {what}; logs are in {self._stack.logs}"
+                )
+
+    def _show(self, waiting_for: str) -> None:
+        times = [seen.step_s for seen in self._watch.steps.steps()]
+        health = self._watch.health
+        now = f"step {times and len(times)} · {1000 * times[-1]:.0f} ms" if times else "no step yet"
+        state = f" · {health.state}" if health else ""
+        self._screen.status(f"{now}{state} · waiting for {waiting_for}", times)
+
+    def _healthy(self) -> list[StepSeen]:
+        return self._watch.steps.steps()[WARM_UP_STEPS:]
+
+    def _during(self, broken_ns: int) -> list[StepSeen]:
+        return self._watch.steps.steps(broken_ns)
+
+    def _incident(self, incident_id: str) -> dict[str, Any]:
+        self.incident = (
+            self._watch.incident(incident_id) or self.incident or {"state": "", "plans": []}
+        )
+        return self.incident
+
+    def _even_again(self) -> bool:
+        newest = max(self._watch.plans)
+        plan = self._watch.plans[newest]
+        return plan.kind is PlanKind.BASELINE and self._watch.applied(newest) is not None
+
+    def _cpu_share(self) -> float:
+        """What part of this machine's CPU the ranks use, over two seconds."""
+        ranks = [psutil.Process(pid) for pid in self._watch.pids.values()]
+        used_s = -sum(sum(process.cpu_times()[:2]) for process in ranks)
+        began = time.monotonic()
+        self._until(lambda: time.monotonic() - began >= 2, 30, "the ranks' CPU share")
+        used_s += sum(sum(process.cpu_times()[:2]) for process in ranks)
+        return float(used_s / (time.monotonic() - began) / (psutil.cpu_count() or 1))
+
+
+def _verdict(summary: dict[str, Any], mode: Mode, plans: int) -> dict[str, Any]:
+    if summary["culprit"] != summary["victim"]:
+        text = f"named rank {summary['culprit']} where rank {summary['victim']} was slowed"
+    elif summary["incidents"] != 1:
+        text = f"{summary['incidents']} incidents for one fault"
+    elif mode is Mode.OBSERVE:
+        text = "" if plans == 0 else "a plan was published although the mode is observe"
+    elif summary["slowdown_removed"] < REQUIRED_REMOVED:
+        text = f"only {summary['slowdown_removed']:.0%} of the slowdown is gone"
+    elif summary["of_ideal"] < REQUIRED_OF_IDEAL:
+        text = f"only {summary['of_ideal']:.0%} of what the ideal split removes"
+    else:
+        text = ""
+    return {"passed": not text, "verdict": text or "the right rank was found"}
+
+
+def _ms(steps: list[StepSeen]) -> str:
+    return f"{1000 * median_step_s(steps):.0f} ms"

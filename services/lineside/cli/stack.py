@@ -1,0 +1,186 @@
+"""Kafka and the services as child processes: started in order, restarted when they die, ended together.
+
+What ``lineside up`` and the demo share. Every part is a process of its own; this one only watches them.
+"""
+
+import os
+import socket
+import sys
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from subprocess import Popen
+from types import TracebackType
+from urllib.error import URLError
+from urllib.request import urlopen
+
+from lineside.bus.kafka import KafkaBus
+from lineside.bus.local import LocalKafka
+from lineside.contracts import TOPICS
+from lineside.kit.processes import spawn, stop
+from lineside.kit.settings import BusSettings
+
+DETECTORS = ("minder", "mycroft", "falcon")
+SERVICES = (*DETECTORS, "remediation")
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 10.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StackConfig:
+    """``bootstrap`` None starts a local Kafka with its data under ``data``. ``environment`` is what the
+    services get beyond the parent's environment, e.g. LINESIDE_MODE."""
+
+    data: Path
+    bootstrap: str | None = None
+    kafka_port: int = 0
+    api_port: int = 0
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Service:
+    """One supervised process; ``pause_s`` grows while it keeps dying young."""
+
+    name: str
+    port: int
+    process: Popen[bytes]
+    started_s: float
+    restart_at_s: float | None = None
+    pause_s: float = _FIRST_PAUSE_S
+
+
+class StackFailed(Exception):
+    """The services did not become ready; the text says which and where its log is."""
+
+
+class Stack:
+    """Use as a context manager; call ``supervise`` about once a second."""
+
+    def __init__(self, config: StackConfig, say: Callable[[str], None]) -> None:
+        self.config = config
+        self._say = say
+        self._kafka: LocalKafka | None = None
+        self._services: dict[str, _Service] = {}
+        self.bootstrap = ""
+
+    @property
+    def api(self) -> str:
+        """The API's address."""
+        return f"http://127.0.0.1:{self._services['remediation'].port}"
+
+    @property
+    def logs(self) -> Path:
+        return self.config.data / "logs"
+
+    def pid(self, service: str) -> int:
+        return self._services[service].process.pid
+
+    def __enter__(self) -> "Stack":
+        self.logs.mkdir(parents=True, exist_ok=True)
+        try:
+            self._start_kafka()
+            for name in SERVICES:
+                port = self.config.api_port if name == "remediation" else 0
+                self._start(name, port or free_port())
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        stop([service.process for service in self._services.values()])
+        if self._kafka is not None:
+            self._kafka.stop()
+
+    def bus(self) -> KafkaBus:
+        settings = BusSettings()
+        return KafkaBus(
+            bootstrap=self.bootstrap,
+            prefix=settings.topic_prefix,
+            partitions=settings.partitions,
+            replication=settings.replication,
+        )
+
+    def wait_ready(self, timeout_s: float = 60.0, stop: Callable[[], bool] = lambda: False) -> None:
+        """Until every service says so itself, or ``stop()``. Raises ``StackFailed``."""
+        deadline = time.monotonic() + timeout_s
+        waiting = set(SERVICES)
+        while waiting and not stop():
+            self.supervise()
+            waiting = {name for name in waiting if not self._is_ready(name)}
+            if time.monotonic() > deadline:
+                late = ", ".join(
+                    f"{name} (log: {self.logs / name}.log)" for name in sorted(waiting)
+                )
+                raise StackFailed(f"not ready after {timeout_s:.0f} s: {late}")
+            time.sleep(0.2)
+
+    def supervise(self) -> None:
+        """Restart what has died, each time after a longer pause while it keeps dying young."""
+        now = time.monotonic()
+        for service in list(self._services.values()):
+            code = service.process.poll()
+            if code is None:
+                continue
+            if service.restart_at_s is None:
+                if now - service.started_s > 60:
+                    service.pause_s = _FIRST_PAUSE_S
+                service.restart_at_s = now + service.pause_s
+                self._say(
+                    f"{service.name} ended ({_ending(code)}), restarting in {service.pause_s:g} s; "
+                    f"log: {self.logs / service.name}.log"
+                )
+            elif now >= service.restart_at_s:
+                self._start(service.name, service.port, min(2 * service.pause_s, _LONGEST_PAUSE_S))
+
+    def _start_kafka(self) -> None:
+        if self.config.bootstrap is None:
+            self._kafka = LocalKafka(self.config.data / "kafka", port=self.config.kafka_port)
+            self._kafka.start()
+            self.bootstrap = self._kafka.bootstrap
+        else:
+            self.bootstrap = self.config.bootstrap
+        admin = self.bus().admin()
+        try:
+            admin.ensure_topics(tuple(TOPICS.values()))
+        finally:
+            admin.close()
+
+    def _start(self, name: str, port: int, pause_s: float = _FIRST_PAUSE_S) -> None:
+        environment = {
+            **os.environ,
+            "LINESIDE_DATABASE_URL": f"sqlite:///{self.config.data.resolve() / 'lineside.db'}",
+            **self.config.environment,
+            "LINESIDE_BOOTSTRAP": self.bootstrap,
+            "LINESIDE_API_PORT" if name == "remediation" else "LINESIDE_METRICS_PORT": str(port),
+        }
+        process = spawn(
+            [sys.executable, "-m", f"lineside.{name}"],
+            env=environment,
+            log=self.logs / f"{name}.log",
+        )
+        self._services[name] = _Service(name, port, process, time.monotonic(), pause_s=pause_s)
+
+    def _is_ready(self, name: str) -> bool:
+        url = f"http://127.0.0.1:{self._services[name].port}/readyz"
+        with suppress(URLError, OSError), urlopen(url, timeout=2) as answer:
+            return bool(answer.status == 200)
+        return False
+
+
+def free_port() -> int:
+    """A port on loopback that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _ending(code: int) -> str:
+    return f"signal {-code}" if code < 0 else f"exit code {code}"

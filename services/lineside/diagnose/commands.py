@@ -1,0 +1,172 @@
+"""``lineside record`` and ``lineside replay``."""
+
+import importlib
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, BinaryIO
+
+import msgspec
+import typer
+from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, wrap_file
+from rich.table import Table
+
+from lineside.bus import BusError, Subscriber
+from lineside.bus.connect import open_bus
+from lineside.contracts import Fault, TopicName
+from lineside.contracts.faults import event_time
+from lineside.diagnose.recording import BadLine, Recorded, line_of, read_lines
+from lineside.diagnose.replay import replay as replay_records
+
+NOTHING_USABLE = 65
+UNAVAILABLE = 69
+CANNOT_WRITE = 73
+_INTERNAL = {TopicName.DETECTOR_STATE, TopicName.DEAD_LETTERS}
+
+console = Console(stderr=True)
+
+
+class DetectorName(StrEnum):
+    FALCON = "falcon"
+    MINDER = "minder"
+    MYCROFT = "mycroft"
+
+
+def record(
+    output: Annotated[Path, typer.Option("--output", "-o", help="File to write, '-' for stdout.")],
+    job: Annotated[str | None, typer.Option(help="Only this job (its partition is read).")] = None,
+    topic: Annotated[
+        list[TopicName] | None, typer.Option(help="Only this topic; may be given several times.")
+    ] = None,
+    follow: Annotated[
+        bool, typer.Option(help="Go on until Ctrl-C instead of stopping when nothing more comes.")
+    ] = False,
+    bootstrap: Annotated[str | None, typer.Option(help="Kafka bootstrap servers.")] = None,
+) -> None:
+    """Write topics to a file as JSON lines, from the oldest record kept.
+
+    Example: lineside record -o evidence.jsonl --job gpt
+    """
+    bus = open_bus(bootstrap)
+    topics = topic or [name for name in TopicName if name not in _INTERNAL]
+    try:
+        written = _record(bus.tail(topics, job), output, job, follow)
+    except BusError as error:
+        console.print(f"[red]Cannot read from Kafka:[/] {error}")
+        raise typer.Exit(UNAVAILABLE) from error
+    except OSError as error:
+        console.print(f"[red]Cannot write {output}:[/] {error.strerror}")
+        raise typer.Exit(CANNOT_WRITE) from error
+    console.print(f"{written} records written to {output}")
+
+
+def _record(source: Subscriber, output: Path, job: str | None, follow: bool) -> int:
+    stopping = False
+
+    def stop(*_: Any) -> None:
+        nonlocal stopping
+        stopping = True
+
+    previous = {s: signal.signal(s, stop) for s in (signal.SIGINT, signal.SIGTERM)}
+    written, quiet_since = 0, time.monotonic()
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    try:
+        with _writer(output) as file, Progress(*columns, console=console, transient=True) as bar:
+            task = bar.add_task("waiting for records")
+            while not stopping and (follow or time.monotonic() - quiet_since < 3):
+                for message in source.receive(500, 0.2):
+                    quiet_since = time.monotonic()
+                    if (
+                        job is None
+                        or (message.key or b"").decode(errors="replace").split("/")[0] == job
+                    ):
+                        file.write(line_of(message))
+                        written += 1
+                bar.update(task, description=f"{written} records")
+            file.flush()
+    finally:
+        source.close()
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+    return written
+
+
+def _writer(output: Path) -> BinaryIO:
+    return os.fdopen(os.dup(sys.stdout.fileno()), "wb") if str(output) == "-" else output.open("wb")
+
+
+def replay(
+    file: Annotated[Path, typer.Argument(help="A recording made by `lineside record`.")],
+    detector: Annotated[
+        DetectorName, typer.Option(help="Whose core to feed.")
+    ] = DetectorName.FALCON,
+    json: Annotated[bool, typer.Option("--json", help="One fault per line as JSON.")] = False,
+) -> None:
+    """Feed a recording to a detector's core, faster than real time, and print the faults.
+
+    The same records give the same fault ids as the live run.
+
+    Example: lineside replay evidence.jsonl --detector falcon --json
+    """
+    processor = importlib.import_module(f"lineside.{detector}.processor").PROCESSOR
+    try:
+        records, bad = _read(file, processor.inputs)
+    except OSError as error:
+        console.print(f"[red]Cannot read {file}:[/] {error.strerror}")
+        raise typer.Exit(66) from error
+    for line in bad[:5]:
+        console.print(f"[yellow]line {line.number} skipped:[/] {line.reason}", highlight=False)
+    if len(bad) > 5:
+        console.print(f"[yellow]{len(bad) - 5} more lines skipped[/]")
+    if not records:
+        topics = ", ".join(processor.inputs)
+        console.print(f"[red]Nothing to replay:[/] no usable record of {topics} in {file}")
+        raise typer.Exit(NOTHING_USABLE)
+    faults = [
+        finding for finding in replay_records(records, processor.make) if isinstance(finding, Fault)
+    ]
+    if json:
+        for fault in faults:
+            sys.stdout.buffer.write(msgspec.json.encode(fault) + b"\n")
+        sys.stdout.buffer.flush()
+    else:
+        _print(faults, len(records))
+
+
+def _read(file: Path, topics: tuple[TopicName, ...]) -> tuple[list[Recorded], list[BadLine]]:
+    good: list[Recorded] = []
+    bad: list[BadLine] = []
+    with file.open("rb") as handle:
+        shown = wrap_file(
+            handle, file.stat().st_size, description=file.name, console=console, transient=True
+        )
+        with shown as lines:
+            for item in read_lines(_split(lines), topics):
+                if isinstance(item, BadLine):
+                    bad.append(item)
+                else:
+                    good.append(item)
+    return good, bad
+
+
+def _split(lines: BinaryIO) -> Iterator[bytes]:
+    while line := lines.readline():
+        yield line
+
+
+def _print(faults: list[Fault], records: int) -> None:
+    table = Table("detected", "job", "kind", "phase", "summary", "fault")
+    for fault in faults:
+        table.add_row(
+            event_time(fault.detected_ns), fault.job_id, fault.kind, fault.phase, fault.summary,
+            fault.fault_id,
+        )  # fmt: skip
+    out = Console()
+    if faults:
+        out.print(table)
+    out.print(f"{len(faults)} findings in {records} records")
