@@ -60,6 +60,7 @@ class GroupProgress:
         self.enqueued += 1
         if len(self._open) >= _MAX_OPEN:
             self._file.count_lost()
+            self.store()
             return None
         now = _now()
         ticket = Ticket(self, self.enqueued, OP_CODES.get(op, _OTHER), int(nbytes), now)

@@ -69,6 +69,8 @@ class Recorder:
 
     def end(self, micro_batches: int, tokens: int, loss: Any, grad_norm: Any) -> None:
         """The step is done: one record, then idle."""
+        if not self.in_step:  # it was never begun
+            return
         now = _now()
         spent, seen = self._spent, self._seen
         spent[self._phase] += now - self._since
