@@ -1,0 +1,8 @@
+"""``python -m lineside.mycroft``: the worker process."""
+
+from lineside.mycroft.processor import PROCESSOR
+from lineside.mycroft.settings import MycroftSettings
+from lineside.stream.app import run
+
+if __name__ == "__main__":
+    run(PROCESSOR, MycroftSettings())

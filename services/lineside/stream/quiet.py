@@ -1,0 +1,30 @@
+"""faust, mode and aiokafka say the same ten times a second while a broker is away: once in 30 s is enough."""
+
+import logging
+import time
+
+_AGAIN_S = 30.0
+_LOUD = ("aiokafka", "faust", "mode")
+
+
+class Seldom(logging.Filter):
+    """Passes a record whose logger, place and level did not speak for ``_AGAIN_S`` seconds."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._spoken: dict[tuple[str, int, int], float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.name.partition(".")[0] not in _LOUD:
+            return True
+        key, now_s = (record.pathname, record.lineno, record.levelno), time.monotonic()
+        if now_s - self._spoken.get(key, -_AGAIN_S) < _AGAIN_S:
+            return False
+        self._spoken[key] = now_s
+        return True
+
+
+def quieten() -> None:
+    """Filter what the process's handlers print."""
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(Seldom())
