@@ -1,6 +1,2 @@
 """The ``lineside`` command: a table of commands, each loaded from its room only when it is called, so that
 ``lineside run`` works where only the agent's packages are installed."""
-
-from lineside.cli.main import main
-
-__all__ = ["main"]
