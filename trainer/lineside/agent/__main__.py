@@ -1,0 +1,63 @@
+"""``python -m lineside.agent``: run the share of a job that ``LINESIDE_AGENT_SPEC`` describes."""
+
+import logging
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from pydantic import ValidationError
+
+from lineside.agent.agent import Agent
+from lineside.agent.settings import AgentSettings
+from lineside.agent.spec import AgentSpec
+from lineside.bus.kafka import KafkaBus
+from lineside.kit.logging import configure
+
+_log = logging.getLogger("lineside.agent")
+
+_QUEUE_RECORDS = 2_000
+"""In librdkafka's queue; what is beyond waits in the agent's own spool, whose bound we know."""
+
+
+def main() -> int:
+    try:
+        settings = AgentSettings()
+        spec = msgspec.json.decode(settings.agent_spec.read_bytes(), type=AgentSpec)
+    except (ValidationError, OSError, msgspec.MsgspecError) as error:
+        print(f"LINESIDE_AGENT_SPEC must name the launcher's file: {error}", file=sys.stderr)
+        return 64
+    configure(settings.log_level)
+    bus = _bus(settings)
+    # Records wait for Kafka as long as there is room: none is given up for its age.
+    sending = _bus(settings, {"message.timeout.ms": 0})
+    Path(spec.run_dir).mkdir(parents=True, exist_ok=True, mode=0o700)
+    agent = Agent(spec, settings, sending=sending, reading=bus, environment=dict(os.environ))
+
+    def asked(*_: Any) -> None:
+        agent.ask_to_stop()
+
+    signal.signal(signal.SIGTERM, asked)
+    signal.signal(signal.SIGINT, asked)
+    outcome = agent.run()
+    _log.info("%s %s", outcome.state, outcome.detail)
+    draft = spec.folder / "outcome.new"
+    draft.write_bytes(msgspec.json.encode(outcome))
+    draft.replace(spec.folder / "outcome.json")
+    return outcome.exit_code
+
+
+def _bus(settings: AgentSettings, producer: dict[str, str | int] | None = None) -> KafkaBus:
+    return KafkaBus(
+        bootstrap=settings.bootstrap,
+        prefix=settings.topic_prefix,
+        partitions=settings.partitions,
+        settings=producer,
+        queue_records=_QUEUE_RECORDS,
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,223 @@
+"""The agent's loop: watch the ranks ten times a second, report once a second, follow plans, end in order.
+
+One thread does everything, so that the ranks it starts (which die with the starting thread) live as long as
+it does. No trouble with a probe file, a plan or Kafka ends the loop.
+"""
+
+import logging
+import time
+from collections.abc import Callable
+
+from lineside.agent import plans, ranks
+from lineside.agent.outbox import Outbox
+from lineside.agent.ranks import RankProcess
+from lineside.agent.report import Reporter, declared
+from lineside.agent.sender import Clock, Sender
+from lineside.agent.settings import AgentSettings
+from lineside.agent.spec import AgentSpec, Outcome, Reason
+from lineside.agent.view import RankView
+from lineside.bus import Bus, BusError, Subscriber
+from lineside.contracts import (
+    ContractError,
+    JobState,
+    MemberState,
+    Plan,
+    PlanState,
+    PlanStatus,
+    TopicName,
+    decode,
+)
+
+_log = logging.getLogger("lineside.agent")
+
+TICK_S, REPORT_S = 0.1, 1.0
+_FLUSH_S = 3.0
+_RETRY_S = 2.0
+STOPPED_CODE = 143
+"""Exit code of an agent that was asked to stop (as a shell tells of SIGTERM)."""
+
+
+class Agent:
+    """One machine's agent. ``environment``: what its ranks inherit; ``reading``: where plans come from."""
+
+    def __init__(
+        self,
+        spec: AgentSpec,
+        settings: AgentSettings,
+        *,
+        sending: Bus,
+        reading: Bus,
+        environment: dict[str, str],
+    ) -> None:
+        self._spec = spec
+        self._settings = settings
+        self._reading = reading
+        self._environment = environment
+        self._clock = Clock()
+        outbox = Outbox(sending.publisher(), settings.spool_bytes)
+        self._sender = Sender(spec, outbox, sending.partitions)
+        self._reporter = Reporter(spec, self._sender, self._clock, settings.silent_after_s)
+        self._desk = plans.Desk(spec, started_ns=time.time_ns())
+        self._tail: Subscriber | None = None
+        self._tail_due = 0.0
+        self._watched: list[tuple[RankProcess, RankView]] = []
+        self._state = MemberState.JOINING
+        self._asked: Reason | None = None
+        self._failed: tuple[RankProcess, float, int] | None = None
+        self._ended: set[int] = set()
+
+    def ask_to_stop(self) -> None:
+        """End the ranks and the loop; safe to call from a signal handler."""
+        self._asked = self._asked or Reason.ASKED
+
+    def run(self) -> Outcome:
+        """Start the ranks and watch them to their end."""
+        self._report_safely(lambda: self._reporter.member([], MemberState.JOINING))
+        try:
+            for local_rank in range(len(self._spec.ranks)):
+                self._start(local_rank)
+            self._state = MemberState.RUNNING
+            self._watch()
+        finally:
+            self._end()
+        return self._outcome()
+
+    def _start(self, local_rank: int) -> None:
+        process = RankProcess(self._spec, local_rank, self._environment)
+        view = RankView(self._spec.folder, process.rank, self._spec.generation)
+        self._watched.append((process, view))
+
+    def _watch(self) -> None:
+        due = time.monotonic()
+        while not self._is_over():
+            news = self._follow_plans()
+            news |= self._notice_ends()
+            now = time.monotonic()
+            if now >= due:
+                self._report()
+                due = max(due + REPORT_S, now)
+            elif news or self._desk.pending:
+                self._refresh()
+                if news:
+                    self._report_safely(lambda: self._reporter.collectives(self._watched))
+            self._sender.pump()
+            time.sleep(TICK_S)
+
+    def _is_over(self) -> bool:
+        if self._asked or all(process.ended for process, _ in self._watched):
+            return True
+        if self._failed is None:
+            return False
+        return time.monotonic() - self._failed[1] > self._settings.failure_grace_s
+
+    def _end(self) -> None:
+        """Stop what still runs, and say the last word."""
+        self._notice_ends()
+        living = [process for process, _ in self._watched if not process.ended]
+        if living:
+            self._state = MemberState.DRAINING
+            self._report()
+            self._sender.pump()
+        if self._asked or self._failed or living:
+            ranks.stop([process for process, _ in self._watched], self._settings.stop_grace_s)
+        self._state = MemberState.GONE
+        self._report()
+        if left := self._sender.finish(_FLUSH_S):
+            _log.warning("%d records could not be sent any more", left)
+        for _, view in self._watched:
+            view.close()
+        if self._tail is not None:
+            self._tail.close()
+
+    def _report(self) -> None:
+        self._refresh()
+        self._report_safely(lambda: self._reporter.steps(self._watched))
+        self._report_safely(lambda: self._reporter.collectives(self._watched))
+        self._report_safely(self._reporter.metrics)
+        self._report_safely(lambda: self._reporter.member(self._watched, self._state))
+
+    def _report_safely(self, report: Callable[[], None]) -> None:
+        """What cannot be reported is said in the log; the loop goes on."""
+        try:
+            report()
+        except (BusError, ContractError, OSError, ValueError) as error:
+            _log.warning("a report could not be made: %s: %s", type(error).__name__, error)
+
+    def _refresh(self) -> None:
+        """Read the probes, and pass on what ranks have said about plans."""
+        for _, view in self._watched:
+            view.refresh()
+        answers = {view.rank: view.status for _, view in self._watched}
+        for status in self._desk.answers(answers, self._clock.offset_ns()):
+            self._sender.record(TopicName.PLAN_STATUS, status)
+
+    def _notice_ends(self) -> bool:
+        """Whether a rank has ended since the last look."""
+        fresh = [p for p, _ in self._watched if p.ended and p.rank not in self._ended]
+        # Of those that fail together the killed one is the cause: its peers only lost a connection.
+        for process in sorted(fresh, key=lambda process: process.signal < 0):
+            self._ended.add(process.rank)
+            _log.info("%s", process.how_it_ended())
+            if process.failed and self._failed is None:
+                self._failed = (process, time.monotonic(), time.time_ns())
+        return bool(fresh)
+
+    def _follow_plans(self) -> bool:
+        """Answer to new plans; whether there were any."""
+        news = False
+        try:
+            if self._tail is None:
+                if time.monotonic() < self._tail_due:
+                    return False
+                self._tail_due = time.monotonic() + _RETRY_S
+                self._tail = self._reading.tail([TopicName.PLANS], self._spec.job_id)
+            for message in self._tail.receive(100, 0.0):
+                if message.value is not None:
+                    plan = decode(TopicName.PLANS, message.value, message.headers)
+                    news |= self._consider(plan)
+        except (BusError, ContractError) as error:
+            _log.warning("plans: %s", error)
+        return news
+
+    def _consider(self, plan: Plan) -> bool:
+        answer = self._desk.consider(plan, declared(self._watched), time.time_ns())
+        if answer is None:
+            return False
+        if answer.state is PlanState.ACCEPTED:
+            answer = self._hand_over(plan, answer)
+        _log.info("plan %d: %s %s", plan.revision, answer.state, answer.detail)
+        self._sender.record(TopicName.PLAN_STATUS, answer)
+        return True
+
+    def _hand_over(self, plan: Plan, answer: PlanStatus) -> PlanStatus:
+        if self._desk.stop:
+            self._asked = self._asked or Reason.PLAN
+        try:
+            plans.write_plan(self._spec.folder, plan)
+        except OSError as error:
+            return plans.failed(answer, str(error))
+        return answer
+
+    def _outcome(self) -> Outcome:
+        if self._failed is not None:
+            process, _, at_ns = self._failed
+            code = process.exit_code if process.signal < 0 else 128 + process.signal
+            return Outcome(
+                state=JobState.FAILED,
+                exit_code=code,
+                at_ns=at_ns,
+                rank=process.rank,
+                detail=process.how_it_ended() + _quoted(process.stderr_tail()),
+            )
+        if self._asked and len(self._ended) < len(self._watched):
+            return Outcome(
+                state=JobState.STOPPED,
+                exit_code=STOPPED_CODE,
+                at_ns=time.time_ns(),
+                reason=self._asked,
+            )
+        return Outcome(state=JobState.FINISHED, exit_code=0, at_ns=time.time_ns())
+
+
+def _quoted(tail: str) -> str:
+    return f"; its last lines:\n{tail}" if tail else ""
