@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 ROOTS := shared services trainer tests
 
-.PHONY: help install demo up test test-kill check bench docs lock clean
+.PHONY: help install demo up test test-kill test-demo check bench docs lock clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -27,10 +27,13 @@ up: install ## Kafka and all services, without a run
 	$(BIN)/lineside up
 
 test: install ## All tests but the long ones (under 10 minutes on 2 cores)
-	$(BIN)/pytest -m "not kill"
+	$(BIN)/pytest -m "not kill and not demo"
 
 test-kill: install ## Long kill tests against a real Kafka
 	$(BIN)/pytest -m kill
+
+test-demo: install ## The demo in all its ways: no fault, observe, Ctrl-C, Kafka killed
+	$(BIN)/pytest -m demo
 
 check: install ## Format, lint, types, architecture
 	$(BIN)/ruff format --check $(ROOTS)

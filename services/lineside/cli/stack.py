@@ -17,7 +17,7 @@ from urllib.error import URLError
 from urllib.request import urlopen
 
 from lineside.bus.kafka import KafkaBus
-from lineside.bus.local import LocalKafka
+from lineside.bus.local import LocalKafka, LocalKafkaError, find
 from lineside.contracts import TOPICS
 from lineside.kit.processes import spawn, stop
 from lineside.kit.settings import BusSettings
@@ -124,6 +124,7 @@ class Stack:
 
     def supervise(self) -> None:
         """Restart what has died, each time after a longer pause while it keeps dying young."""
+        self._supervise_kafka()
         now = time.monotonic()
         for service in list(self._services.values()):
             code = service.process.poll()
@@ -140,13 +141,24 @@ class Stack:
             elif now >= service.restart_at_s:
                 self._start(service.name, service.port, min(2 * service.pause_s, _LONGEST_PAUSE_S))
 
+    def _supervise_kafka(self) -> None:
+        if self._kafka is None or self._kafka.running.alive():
+            return
+        self._say("Kafka ended, restarting on the same port and data")
+        with suppress(LocalKafkaError):  # the next call tries again
+            port = int(self.bootstrap.rpartition(":")[2])
+            self._kafka = LocalKafka(self._kafka.data_dir, port=port).start()
+
     def _start_kafka(self) -> None:
-        if self.config.bootstrap is None:
-            self._kafka = LocalKafka(self.config.data / "kafka", port=self.config.kafka_port)
-            self._kafka.start()
-            self.bootstrap = self._kafka.bootstrap
-        else:
+        data = self.config.data / "kafka"
+        if self.config.bootstrap is not None:
             self.bootstrap = self.config.bootstrap
+        elif running := find(data):
+            self._say(f"using the Kafka that already runs on {data}")
+            self.bootstrap = running.bootstrap
+        else:
+            self._kafka = LocalKafka(data, port=self.config.kafka_port).start()
+            self.bootstrap = self._kafka.bootstrap
         admin = self.bus().admin()
         try:
             admin.ensure_topics(tuple(TOPICS.values()))
