@@ -34,6 +34,8 @@ _SAVE_S = 10.0
 """How long a snapshot may take to be acknowledged."""
 _HANDOVER_S = 5.0
 """The same while the group waits for us to let partitions go."""
+_SEEK_FROM = 5000
+"""Records; faust needs about a second to pass over so many."""
 _POLL_S = 0.1
 _RETRY_S = 1.0
 _EXIT_MISUSE = 78  # EX_CONFIG: starting again will not help
@@ -59,6 +61,7 @@ def run(processor: Processor, settings: StreamSettings) -> NoReturn:
     with tempfile.TemporaryDirectory(prefix="lineside-") as folder:
         app = build(processor, settings, bus, readiness, Path(folder))
         worker = faust.Worker(app, quiet=True, override_logging=False, redirect_stdouts=False)
+        worker.spinner = None  # it writes escape codes into logs
         worker.execute_from_commandline()
 
 
@@ -180,11 +183,15 @@ def _whole(assigned: set[TP], names: dict[str, TopicName]) -> set[int]:
 
 async def _seek(app: Any, positions: dict[TP, int]) -> None:
     """Let faust go on where we stand: after a long replay it would deliver all of it again, only to be
-    passed over. The method below the public ``seek`` is used on purpose: the public one also hides the
-    jump from the offsets that faust commits, which then stand still."""
+    passed over. This reaches below faust's own ``seek`` on purpose: that one runs in the wrong thread
+    (aiokafka's fetcher fails with a KeyError), and hides the jump from the offsets that faust commits, which
+    then stand still. Whatever goes wrong here only costs time."""
+    consumer = app.consumer
     for tp, position in positions.items():
         try:
-            if (await app.consumer.position(tp) or 0) < position:
-                await app.consumer._seek(tp, position)  # noqa: SLF001
+            if position - (await consumer.position(tp) or 0) >= _SEEK_FROM:
+                thread = consumer._thread  # noqa: SLF001
+                await thread.call_thread(thread._consumer.seek, tp, position)  # noqa: SLF001
+                log.info("%s: faust goes on at offset %d", tp.topic, position)
         except Exception as error:
             log.debug("cannot seek %s to %d: %r", tp, position, error)

@@ -75,6 +75,8 @@ class Attendant:
         without records for a while."""
         wanted = set(numbers)
         self._suspended = False
+        if wanted != self.seats.keys():
+            log.info("seated on partitions %s", sorted(wanted))
         for number in self.seats.keys() - wanted:
             self.seats.pop(number).left = True
         for number in wanted - self.seats.keys():

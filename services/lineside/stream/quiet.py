@@ -28,3 +28,4 @@ def quieten() -> None:
     """Filter what the process's handlers print."""
     for handler in logging.getLogger().handlers:
         handler.addFilter(Seldom())
+    logging.getLogger("mode.timers").setLevel(logging.ERROR)  # a timer that was late is no news
