@@ -57,18 +57,20 @@ class Sender:
         lost: int = 0,
     ) -> None:
         """One telemetry batch; ``lost``: rows that were lost before they could be in it."""
+        dropped = lost + self._outbox.take_dropped(topic)
         batch = pack(
             kind,
             {
                 **self._identity,
                 "sequence": self._sequence[topic],
-                "dropped": lost + self._outbox.take_dropped(topic),
+                "dropped": dropped,
                 "sent_ns": time.time_ns(),
                 **columns,
             },
         )
         self._sequence[topic] += 1
-        self._outbox.put(encode(topic, batch, self._partitions), rows)
+        # A batch that is lost takes its count of the lost along.
+        self._outbox.put(encode(topic, batch, self._partitions), rows + dropped)
 
     def record(self, topic: TopicName, record: Decoded) -> None:
         """A single record (a member's state, what became of a plan)."""
