@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lineside.remediation.plans.micro_batches import Infeasible, rebalance
+from lineside.remediation.plans.micro_batches import Infeasible, plan_micro_batches
 
 TIMES = st.one_of(st.sampled_from([1.0, 2.0, 3.0]), st.floats(0.5, 4.0))
 FIXED = st.one_of(st.just(0.0), st.floats(0.0, 3.0))
@@ -23,6 +23,7 @@ def problems(draw):
     return {
         "unit_s": [draw(TIMES) for _ in range(replicas)],
         "fixed_s": [draw(FIXED) for _ in range(replicas)],
+        "total": draw(st.one_of(st.just(sum(current)), st.integers(0, 12))),
         "current": current,
         "minimum": minimum,
         "maximum": draw(st.sampled_from([-1, minimum + 1, minimum + 3, minimum + 6])),
@@ -33,7 +34,7 @@ def problems(draw):
 
 def allowed(problem):
     """Every plan that the limits allow."""
-    total = sum(problem["current"])
+    total = problem["total"]
     top = total if problem["maximum"] < 0 else problem["maximum"]
     choices = [n for n in range(problem["minimum"], top + 1) if n % problem["multiple"] == 0]
     for counts in product(choices, repeat=len(problem["current"])):
@@ -58,12 +59,12 @@ def test_no_allowed_plan_is_faster_and_no_fastest_plan_moves_less(problem):
     plans = list(allowed(problem))
     if not plans:
         with pytest.raises(Infeasible):
-            rebalance(**problem)
+            plan_micro_batches(**problem)
         return
-    found = rebalance(**problem)
+    found = plan_micro_batches(**problem)
     best = min(finish(problem, counts) for counts in plans)
     assert tuple(found.counts) in plans
-    assert found.finish_s == finish(problem, found.counts) == best
+    assert found.step_s == finish(problem, found.counts) == best
     fewest = min(moved(problem, counts) for counts in plans if finish(problem, counts) == best)
     assert found.moved == moved(problem, found.counts) == fewest
 
@@ -75,13 +76,19 @@ def test_greedy_agrees_on_larger_instances(unit_s, share):
     counts = [0] * replicas
     for _ in range(share * replicas):
         counts[min(range(replicas), key=lambda d: unit_s[d] * (counts[d] + 1))] += 1
-    found = rebalance(unit_s, [0.0] * replicas, [share] * replicas, minimum=0)
-    assert found.finish_s == max(u * n for u, n in zip(unit_s, counts, strict=True))
+    found = plan_micro_batches(
+        unit_s=unit_s,
+        fixed_s=[0.0] * replicas,
+        total=share * replicas,
+        current=[share] * replicas,
+        minimum=0,
+    )
+    assert found.step_s == max(u * n for u, n in zip(unit_s, counts, strict=True))
 
 
 def test_a_plan_that_is_already_best_stays():
-    assert rebalance([1.0, 1.0], [0.0, 0.0], [4, 4]).counts == [4, 4]
-    assert rebalance([1.0, 1.0], [0.0, 0.0], [4, 4]).moved == 0
+    found = plan_micro_batches(unit_s=[1.0, 1.0], fixed_s=[0.0, 0.0], total=8, current=[4, 4])
+    assert (found.counts, found.moved) == ([4, 4], 0)
 
 
 @pytest.mark.parametrize(
@@ -98,6 +105,6 @@ def test_a_plan_that_is_already_best_stays():
     ],
 )
 def test_nonsense_is_named(change, complaint):
-    problem = {"unit_s": [1.0, 1.0], "fixed_s": [0.0, 0.0], "current": [4, 4]} | change
+    problem = {"unit_s": [1.0, 1.0], "fixed_s": [0.0, 0.0], "total": 8, "current": [4, 4]} | change
     with pytest.raises(ValueError, match=complaint):
-        rebalance(**problem)
+        plan_micro_batches(**problem)

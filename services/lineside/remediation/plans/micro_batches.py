@@ -33,40 +33,42 @@ class Infeasible(ValueError):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MicroBatchPlan:
-    """``counts[d]`` per replica, the slowest replica's ``finish_s``, and micro-batches ``moved``."""
+    """``counts[d]`` per replica, the slowest replica's time ``step_s``, micro-batches ``moved`` away."""
 
     counts: list[int]
-    finish_s: float
+    step_s: float
     moved: int
 
 
-def rebalance(
+def plan_micro_batches(
+    *,
     unit_s: Sequence[float],
     fixed_s: Sequence[float],
+    total: int,
     current: Sequence[int],
-    *,
     minimum: int = 1,
     maximum: int = -1,
     multiple: int = 1,
     units: Sequence[Sequence[int]] = (),
 ) -> MicroBatchPlan:
-    """The plan of ``sum(current)`` micro-batches with the earliest finish, then the fewest moves.
+    """The plan of ``total`` micro-batches with the earliest finish, then the fewest moves from ``current``.
 
     ``unit_s[d]`` seconds per micro-batch (> 0), ``fixed_s[d]`` seconds per step (>= 0), ``maximum`` -1: no
     limit. ``units`` lists replicas whose counts must be equal; replicas in none of them are free. Raises
     ``Infeasible`` where the limits cannot be met, ``ValueError`` for times that are no times.
 
-    >>> rebalance([2.0, 1.0, 1.0, 1.0], [0.0] * 4, [5, 5, 5, 5])
-    MicroBatchPlan(counts=[3, 6, 6, 5], finish_s=6.0, moved=2)
+    >>> plan_micro_batches(
+    ...     unit_s=[2.0, 1.0, 1.0, 1.0], fixed_s=[0.0] * 4, total=20, current=[5, 5, 5, 5])
+    MicroBatchPlan(counts=[3, 6, 6, 5], step_s=6.0, moved=2)
     """
-    problem = _Problem.of(unit_s, fixed_s, current, minimum, maximum, multiple, units)
+    problem = _Problem.of(unit_s, fixed_s, total, current, minimum, maximum, multiple, units)
     deadline = _earliest(problem)
     per_unit = _fewest_moves(problem, problem.caps(deadline))
     counts = np.empty_like(problem.now)
     counts[problem.order] = per_unit[problem.unit] * multiple
     moved = int(np.maximum(problem.now - counts[problem.order], 0).sum())
     finish = float(problem.times(per_unit).max())
-    return MicroBatchPlan(counts=counts.tolist(), finish_s=finish, moved=moved)
+    return MicroBatchPlan(counts=counts.tolist(), step_s=finish, moved=moved)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -95,6 +97,7 @@ class _Problem:
         cls,
         unit_s: Sequence[float],
         fixed_s: Sequence[float],
+        total: int,
         current: Sequence[int],
         minimum: int,
         maximum: int,
@@ -115,11 +118,10 @@ class _Problem:
         unit_of = _unit_of(replicas, units)
         order = np.argsort(unit_of, kind="stable")
         size = np.bincount(unit_of)
-        everything = int(now.sum())
         low = np.full(len(size), max(0, -(-minimum // multiple)))
-        high = np.full(len(size), (everything if maximum < 0 else maximum) // multiple)
-        if everything % multiple:
-            raise Infeasible(f"{everything} micro-batches are no multiple of {multiple}")
+        high = np.full(len(size), (total if maximum < 0 else maximum) // multiple)
+        if total % multiple:
+            raise Infeasible(f"{total} micro-batches are no multiple of {multiple}")
         problem = cls(
             order=order,
             slope=slope[order] * multiple,
@@ -131,12 +133,12 @@ class _Problem:
             sizes=np.unique(size).tolist(),
             low=low,
             high=high,
-            total=everything // multiple,
+            total=total // multiple,
             multiple=multiple,
         )
         if (low > high).any() or not problem.reachable(high):
             raise Infeasible(
-                f"{everything} micro-batches over {replicas} replicas with {minimum} to "
+                f"{total} micro-batches over {replicas} replicas with {minimum} to "
                 f"{maximum if maximum >= 0 else 'any number'} each, in multiples of {multiple}"
                 + (f", equal within {[list(u) for u in units]}" if units else "")
             )

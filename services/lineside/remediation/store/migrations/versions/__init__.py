@@ -1,0 +1,1 @@
+"""One file per version of the tables, oldest first; a released one is never edited."""
