@@ -84,8 +84,9 @@ class Pipeline:
     def _backward(self, action: Action, gradient: Tensor | None, tokens: int) -> None:
         x, out = self._held.pop(action.micro_batch)
         with self._probe.phase("compute"), self._accelerator.busy(BACKWARD_UNITS):
-            if gradient is None:
-                out, gradient = out / tokens, torch.ones_like(out)
-            torch.autograd.backward(out, gradient)
+            # A scalar whose gradient by ``out`` is ``gradient``: given a gradient as an argument, PyTorch
+            # imports sympy to check its shape, seconds of CPU in every rank's first step.
+            scalar = out / tokens if gradient is None else (out * gradient).sum()
+            torch.autograd.backward(scalar)
         if outbox := self._outboxes.get(Direction.BACKWARD):
             outbox.send(cast(Tensor, x.grad))
