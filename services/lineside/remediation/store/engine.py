@@ -76,15 +76,12 @@ class Store:
 
     def upgrade(self) -> None:
         """Bring the tables to this program's version. Raises ``StoreError`` where that cannot be."""
-        try:
-            with self.engine.execution_options(writes=True).begin() as connection:
-                command.upgrade(self._alembic(connection), "head")
-        except OperationalError as error:
-            raise StoreError(f"{self.where}: {error.orig}") from error
+        with self._reached(), self.engine.execution_options(writes=True).begin() as connection:
+            command.upgrade(self._alembic(connection), "head")
 
     def revision(self) -> str | None:
-        """The version that the tables have; None: no tables."""
-        with self.engine.connect() as connection:
+        """The version that the tables have; None: no tables. Raises ``StoreError``."""
+        with self._reached(), self.engine.connect() as connection:
             return MigrationContext.configure(connection).get_current_revision()
 
     def head(self) -> str | None:
@@ -99,6 +96,13 @@ class Store:
 
     def close(self) -> None:
         self.engine.dispose()
+
+    @contextmanager
+    def _reached(self) -> Iterator[None]:
+        try:
+            yield
+        except OperationalError as error:
+            raise StoreError(f"{self.where} cannot be used: {error.orig}") from error
 
     def _alembic(self, connection: Connection) -> Config:
         config = Config()

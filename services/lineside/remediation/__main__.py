@@ -1,0 +1,88 @@
+"""``python -m lineside.remediation``: consumes in the main thread, serves the API from another."""
+
+import logging
+import signal
+import sys
+import threading
+import time
+
+from pydantic import ValidationError
+
+from lineside.bus import BusError
+from lineside.bus.kafka import KafkaBus
+from lineside.kit import logging as kit_logging
+from lineside.remediation.api import ApiServer, PortTaken, Service, create_app
+from lineside.remediation.api.app import Pulse
+from lineside.remediation.metrics import Metrics
+from lineside.remediation.processor import Processor
+from lineside.remediation.settings import RemediationSettings
+from lineside.remediation.store import Store, StoreError
+
+log = logging.getLogger("lineside.remediation")
+
+EX_UNAVAILABLE, EX_CONFIG = 69, 78
+
+
+def main() -> int:
+    try:
+        settings = RemediationSettings()
+    except ValidationError as error:
+        for problem in error.errors():
+            where = "".join(f"LINESIDE_{str(name).upper()}: " for name in problem["loc"])
+            print(f"{where}{problem['msg'].removeprefix('Value error, ')}", file=sys.stderr)
+        return EX_CONFIG
+    kit_logging.configure(settings.log_level)
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    try:
+        return serve(settings, stop)
+    except (StoreError, PortTaken, BusError) as error:
+        print(error, file=sys.stderr)
+        return EX_UNAVAILABLE
+
+
+def serve(settings: RemediationSettings, stop: threading.Event) -> int:
+    """Until ``stop`` is set. Raises ``StoreError``, ``PortTaken``, ``BusError``."""
+    store = Store(settings.database_url)
+    store.upgrade()
+    metrics = Metrics(store)
+    bus = KafkaBus(
+        bootstrap=settings.bootstrap,
+        prefix=settings.topic_prefix,
+        partitions=settings.partitions,
+        replication=settings.replication,
+    )
+    processor = Processor(bus, store, settings, metrics)
+    service = Service(
+        store=store,
+        settings=settings,
+        registry=metrics.registry,
+        pulse=lambda: Pulse(
+            lag=processor.lag,
+            last_record_ns=processor.last_record_ns,
+            last_turn_age_s=time.monotonic() - processor.beat_s,
+        ),
+        stopping=stop,
+    )
+    server = ApiServer(create_app(service), settings.api_host, settings.api_port)
+    server.start()
+    log.info(
+        "mode %s, API on http://%s:%d/docs, history in %s",
+        settings.mode,
+        settings.api_host,
+        server.port,
+        store.where,
+    )
+    try:
+        processor.run(stop)
+    finally:
+        stop.set()
+        server.stop()
+        processor.close()
+        store.close()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

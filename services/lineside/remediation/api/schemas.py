@@ -1,0 +1,182 @@
+"""What the API answers: times in RFC 3339 (UTC), null for what is not known or has not happened."""
+
+from datetime import UTC, datetime
+from typing import Annotated, Any, Generic, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+T = TypeVar("T")
+
+
+def moment(ns: int | datetime | None) -> datetime | None:
+    """Nanoseconds as a time, to the microsecond; None for None and for -1."""
+    if not isinstance(ns, int):
+        return ns
+    if ns < 0:
+        return None
+    return datetime.fromtimestamp(ns // 10**9, UTC).replace(microsecond=ns % 10**9 // 1000)
+
+
+Time = Annotated[datetime, BeforeValidator(moment)]
+MaybeTime = Annotated[datetime | None, BeforeValidator(moment)]
+
+
+class Answer(BaseModel):
+    model_config = ConfigDict(from_attributes=True)
+
+
+class Health(Answer):
+    """How a job does. ``step_s`` is the recent median, ``slowdown`` is step_s over baseline_s."""
+
+    at: Time
+    state: str = Field(examples=["slow"])
+    step: int
+    step_s: float | None
+    baseline_s: float | None
+    slowdown: float | None
+    throughput: float | None = Field(description="tokens per second")
+    revision: int = Field(description="the plan revision that was in force")
+    generation: int
+    ranks_reporting: int
+    ranks_expected: int
+
+
+class JobHealth(Answer):
+    job_id: str
+    run_id: str
+    newest: Health | None
+    samples: list[Health] = Field(description="oldest first")
+
+
+class Job(Answer):
+    """One run of a job."""
+
+    job_id: str = Field(examples=["gpt-7b"])
+    run_id: str
+    name: str
+    state: str = Field(examples=["running"])
+    generation: int
+    started_at: MaybeTime
+    world_size: int
+    mesh: dict[str, int] = Field(examples=[{"dp": 4, "pp": 2}])
+    micro_batches: int | None = Field(description="per step, over all replicas")
+    micro_batch_plan: list[int] = Field(description="per replica, as it is in force")
+    revision: int = Field(description="of the plan in force; 0: what the job says")
+    capabilities: list[str] = Field(examples=[["rebalance"]])
+    machines: list[str]
+    open_incidents: int
+    health: Health | None
+
+
+class Transition(Answer):
+    at: Time
+    from_state: str | None
+    to_state: str
+    actor: str = Field(description="policy, a detector, or a person")
+    reason: str
+
+
+class FaultPhase(Answer):
+    """A fault in its newest phase, with the numbers behind it."""
+
+    fault_id: str
+    detector: str
+    kind: str
+    phase: str
+    onset_at: Time
+    detected_at: Time
+    confidence: float
+    slowdown: float | None
+    summary: str
+    suspects: list[dict[str, Any]]
+    victims: list[dict[str, Any]]
+    evidence: dict[str, Any]
+
+
+class Plan(Answer):
+    """A plan and its fate. A proposed one has no revision."""
+
+    plan_id: str
+    job_id: str
+    run_id: str
+    revision: int | None
+    incident_id: str | None
+    generation: int
+    kind: str = Field(examples=["rebalance"])
+    state: str = Field(
+        examples=["applied"],
+        description="proposed, issued, applied, rejected, stale, failed or expired",
+    )
+    actor: str
+    reason: str
+    detail: str
+    micro_batch_plan: list[int] = Field(examples=[[2, 6, 6, 6]])
+    predicted_step_s: float | None
+    created_at: Time
+    valid_until: MaybeTime
+    settled_at: MaybeTime
+    applied_step: int | None
+
+
+class IncidentSummary(Answer):
+    incident_id: str
+    job_id: str
+    run_id: str
+    kind: str = Field(examples=["slow_compute"])
+    severity: str = Field(examples=["warning"])
+    state: str = Field(examples=["mitigated"])
+    summary: str = Field(examples=["rank 0 computes 2.5 times slower than its peers"])
+    confidence: float
+    suspects: list[dict[str, Any]]
+    onset_at: Time
+    detected_at: Time
+    opened_at: Time
+    mitigated_at: MaybeTime
+    resolved_at: MaybeTime
+    impact_s: float = Field(
+        description="seconds lost to slow steps since the onset or the last remedy"
+    )
+    effect: dict[str, float | None] = Field(description="the measured effect of the remedy")
+
+
+class Incident(IncidentSummary):
+    """An incident with its whole history."""
+
+    timeline: list[Transition]
+    faults: list[FaultPhase]
+    plans: list[Plan]
+
+
+class Page(Answer, Generic[T]):
+    """``next_cursor`` is null on the last page."""
+
+    items: list[T]
+    next_cursor: str | None = None
+
+
+class PlanRequest(BaseModel):
+    """A plan by hand: micro-batches per replica."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "examples": [{"micro_batch_plan": [2, 6, 6, 6], "reason": "host-0 is throttled"}]
+        },
+    )
+
+    micro_batch_plan: list[Annotated[int, Field(ge=0)]] = Field(min_length=1)
+    reason: str = Field("", max_length=1000)
+    actor: str = Field("operator", min_length=1, max_length=200, description="who asks")
+    valid_s: float = Field(
+        60.0, gt=0, le=3600, description="seconds in which all ranks must have applied it"
+    )
+
+
+class Ready(Answer):
+    """Why the service is ready or not."""
+
+    ready: bool
+    database: bool
+    lag: int = Field(description="records not yet committed; -1 while unknown")
+    last_record_at: MaybeTime
+    last_turn_age_s: float = Field(description="seconds since the service last came round")
