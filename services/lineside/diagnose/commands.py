@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO
@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, wrap_file
 from rich.table import Table
 
-from lineside.bus import BusError, Subscriber
+from lineside.bus import Bus, BusError, BusMisuse, Subscriber
 from lineside.bus.connect import open_bus
 from lineside.contracts import Fault, TopicName
 from lineside.contracts.faults import event_time
@@ -55,6 +55,7 @@ def record(
     bus = open_bus(bootstrap)
     topics = topic or [name for name in TopicName if name not in _INTERNAL]
     try:
+        _check_reachable(bus, topics)
         written = _record(bus.tail(topics, job), output, job, follow)
     except BusError as error:
         console.print(f"[red]Cannot read from Kafka:[/] {error}")
@@ -63,6 +64,18 @@ def record(
         console.print(f"[red]Cannot write {output}:[/] {error.strerror}")
         raise typer.Exit(CANNOT_WRITE) from error
     console.print(f"{written} records written to {output}")
+
+
+def _check_reachable(bus: Bus, topics: Sequence[TopicName]) -> None:
+    """Raises ``BusError`` where there is no broker or no such topic: nothing would ever come."""
+    admin = bus.admin()
+    try:
+        if not any(admin.partitions(name) for name in topics):
+            raise BusMisuse(
+                "the topics do not exist there: create them with `lineside topics create`"
+            )
+    finally:
+        admin.close()
 
 
 def _record(source: Subscriber, output: Path, job: str | None, follow: bool) -> int:

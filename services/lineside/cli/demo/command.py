@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, Any
@@ -22,7 +23,7 @@ from lineside.cli.demo.screen import Screen, incident_table, results_table
 from lineside.cli.demo.watch import Watch
 from lineside.cli.modes import Mode
 from lineside.cli.stack import Stack, StackConfig, StackFailed
-from lineside.contracts import FaultPhase, PlanKind
+from lineside.contracts import Fault, PlanKind
 from lineside.kit.processes import spawn, stop
 
 JOB = "demo"
@@ -162,7 +163,7 @@ class Scene:
             "--ranks-per-machine", str(RANKS_PER_MACHINE), "--bootstrap", self._stack.bootstrap,
             "--run-dir", str(self._out / "run"), "--",
             sys.executable, "-m", "lineside.hybrid", "--dp", str(REPLICAS), "--pp", str(STAGES),
-            "--micro-batches", str(MICRO_BATCHES), "--pad-ms", str(PAD_MS),
+            "--micro-batches", str(MICRO_BATCHES), "--pad-ms", str(PAD_MS), "--seconds", "3600",
         )  # fmt: skip
         self._recorder = self._child(
             "record", "lineside.cli", "record", "--follow", "--job", JOB,
@@ -239,7 +240,8 @@ class Scene:
         if revision is not None:
             self._until(self._even_again, 30, "the even split")
             self._screen.event("the even split is back")
-        return self._sum_up(onset.fault_id, broken_ns, applied_ns, healthy, faulty, healed)
+        incident = self._incident(incident_id)
+        return self._sum_up(incident, onset, broken_ns, applied_ns, healthy, faulty, healed)
 
     def _wait_for_cure(self) -> int:
         """Until all ranks run the plan, 50 healed steps are measured and the incident is mitigated."""
@@ -272,7 +274,8 @@ class Scene:
 
     def _sum_up(
         self,
-        fault_id: str,
+        incident: dict[str, Any],
+        onset: Fault,
         broken_ns: int,
         applied_ns: int,
         healthy: list[StepSeen],
@@ -280,12 +283,7 @@ class Scene:
         healed: list[StepSeen],
     ) -> dict[str, Any]:
         watch = self._watch
-        onset = next(f for f in watch.faults if f.fault_id == fault_id)
-        relief = [
-            f for f in watch.faults if f.fault_id == fault_id and f.phase is FaultPhase.RELIEF
-        ]
         culprits = [int(s.id) for s in onset.suspects if s.kind == "rank"]
-        incident = self.incident or {}
         ideal_s = ideal_step_s(
             watch.steps,
             healthy,
@@ -315,8 +313,8 @@ class Scene:
             "onset_ns": onset.onset_ns,
             "detected_ns": onset.detected_ns,
             "applied_ns": applied_ns,
-            "resolved_ns": time.time_ns() if not relief else incident.get("resolved_ns", -1),
-            "incident_id": incident.get("incident_id"),
+            "resolved_ns": _ns(incident["resolved_at"]),
+            "incident_id": incident["incident_id"],
             "incidents": len(watch.incidents()),
         }
         return summary | _verdict(summary, self._mode, len(watch.plans))
@@ -392,6 +390,10 @@ def _verdict(summary: dict[str, Any], mode: Mode, plans: int) -> dict[str, Any]:
     else:
         text = ""
     return {"passed": not text, "verdict": text or "the right rank was found"}
+
+
+def _ns(time: str) -> int:
+    return round(datetime.fromisoformat(time).timestamp() * 1e6) * 1000
 
 
 def _ms(steps: list[StepSeen]) -> str:

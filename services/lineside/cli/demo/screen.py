@@ -104,7 +104,7 @@ def results_table(summary: dict[str, Any]) -> Table:
 def incident_table(incident: dict[str, Any]) -> Table:
     """The incident's timeline as the API gives it."""
     table = Table("time", "state", "by", "why", title=f"Incident {incident['incident_id']}")
-    for row in incident.get("transitions", []):
+    for row in incident["timeline"]:
         table.add_row(
             str(row.get("at", "")),
             str(row.get("to_state", "")),
