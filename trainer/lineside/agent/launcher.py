@@ -42,7 +42,7 @@ from lineside.kit import processes
 _log = logging.getLogger("lineside.launcher")
 
 _HOST = "127.0.0.1"
-_DECLARE_S = 10.0
+_DECLARE_S = 30.0
 """How long after its agents run a job may stay without a declaration before it counts as running: a script
 without a probe never makes one."""
 _OTHERS_S = 3.0

@@ -136,8 +136,9 @@ class Progress:
         longest = int(row["window_max_ns"])
         if int(row["window"]) > seen_ns // _SECOND:
             longest = max(longest, int(row["before_max_ns"]))
-        took = max(0, now[2] - time_ns) / 1e9
-        return now[0] - ops, max(0, now[1] - nbytes), took, longest / 1e9
+        # The window may hold operations of the row before too: no single one took longer than the sum.
+        took = max(0, now[2] - time_ns)
+        return now[0] - ops, max(0, now[1] - nbytes), took / 1e9, min(longest, took) / 1e9
 
 
 def unix_ns(times: NDArray[Any], offset_ns: int) -> NDArray[np.int64]:
