@@ -1,14 +1,16 @@
 """Everything that the policy may look at, read from SQL."""
 
-from sqlalchemy import func, select
+from collections.abc import Sequence
+
+import msgspec
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from lineside.contracts import Fault, Job, JobHealth, PlanKind
 from lineside.contracts.jobs import ENDED
 from lineside.remediation.incident import PlanRecord, Progress, State
-from lineside.remediation.issue import in_force
 from lineside.remediation.policy import Situation
-from lineside.remediation.records import health_of, incident_of, job_of, plan_of
+from lineside.remediation.records import incident_of, job_of, plan_of
 from lineside.remediation.store import HealthRow, IncidentRow, JobRow, PlanRow
 
 SAMPLES = 256
@@ -28,17 +30,36 @@ class Run:
         self.samples, self.heard_ns = self._health()
 
     def _health(self) -> tuple[list[JobHealth], int]:
-        query = select(HealthRow).where(HealthRow.run_id == self._run_id)
+        query = select(HealthRow.body, HealthRow.received_ns).where(
+            HealthRow.run_id == self._run_id
+        )
         if self.job is not None:
             query = query.where(HealthRow.generation == self.job.generation)
-        rows = self._session.scalars(query.order_by(HealthRow.at_ns.desc()).limit(SAMPLES)).all()
+        rows = self._session.execute(query.order_by(HealthRow.at_ns.desc()).limit(SAMPLES)).all()
         heard_ns = max((row.received_ns for row in rows), default=-1)
-        return [health_of(row) for row in reversed(rows)], heard_ns
+        return [msgspec.convert(row.body, JobHealth) for row in reversed(rows)], heard_ns
 
     def situation(self, row: IncidentRow, faults: list[Fault], now_ns: int) -> Situation:
-        remedy = self._newest(row, PlanKind.REBALANCE)
-        undo = self._newest(row, PlanKind.BASELINE)
-        force = in_force(self._session, self._run_id, self.job.generation) if self.job else None
+        generation = self.job.generation if self.job else -1
+        plans = self._session.scalars(
+            select(PlanRow).where(PlanRow.run_id == self._run_id).order_by(PlanRow.revision)
+        ).all()
+        others = self._session.scalars(
+            select(IncidentRow).where(
+                IncidentRow.run_id == self._run_id,
+                IncidentRow.incident_id != row.incident_id,
+                IncidentRow.state != State.RESOLVED,
+            )
+        ).all()
+        issued = [plan_of(plan) for plan in plans if plan.revision is not None]
+        applied = [
+            plan
+            for plan in issued
+            if plan.progress is Progress.APPLIED and plan.generation == generation
+        ]
+        remedies = {plan.incident_id for plan in applied if plan.kind is PlanKind.REBALANCE}
+        remedy = _newest(issued, row.incident_id, PlanKind.REBALANCE)
+        undo = _newest(issued, row.incident_id, PlanKind.BASELINE)
         return Situation(
             now_ns=now_ns,
             incident=incident_of(row),
@@ -49,80 +70,24 @@ class Run:
             heard_ns=self.heard_ns,
             remedy=remedy,
             undo=undo if undo and remedy and undo.revision > remedy.revision else None,
-            in_force=plan_of(force) if force else None,
-            busy=self._plan_issued() or self._others(row, State.VERIFYING) > 0,
-            proposed=self._proposed(row),
-            shared=self._shared(row),
+            in_force=applied[-1] if applied else None,
+            busy=any(plan.progress is Progress.ISSUED for plan in issued)
+            or any(other.state == State.VERIFYING for other in others),
+            proposed=any(
+                plan.progress == Progress.PROPOSED
+                and plan.incident_id == row.incident_id
+                and plan.created_ns >= (row.reopened_ns or row.opened_ns)
+                for plan in plans
+            ),
+            shared=any(
+                other.relieved_ns is None and other.incident_id in remedies for other in others
+            ),
         )
 
-    def _newest(self, row: IncidentRow, kind: PlanKind) -> PlanRecord | None:
-        found = self._session.scalar(
-            select(PlanRow)
-            .where(
-                PlanRow.incident_id == row.incident_id,
-                PlanRow.kind == kind,
-                PlanRow.revision.is_not(None),
-            )
-            .order_by(PlanRow.revision.desc())
-            .limit(1)
-        )
-        return plan_of(found) if found else None
 
-    def _plan_issued(self) -> bool:
-        return (
-            self._session.scalar(
-                select(PlanRow.plan_id)
-                .where(PlanRow.run_id == self._run_id, PlanRow.progress == Progress.ISSUED)
-                .limit(1)
-            )
-            is not None
-        )
-
-    def _others(self, row: IncidentRow, state: State) -> int:
-        return (
-            self._session.scalar(
-                select(func.count()).where(
-                    IncidentRow.run_id == self._run_id,
-                    IncidentRow.incident_id != row.incident_id,
-                    IncidentRow.state == state,
-                )
-            )
-            or 0
-        )
-
-    def _proposed(self, row: IncidentRow) -> bool:
-        return (
-            self._session.scalar(
-                select(PlanRow.plan_id)
-                .where(
-                    PlanRow.incident_id == row.incident_id,
-                    PlanRow.progress == Progress.PROPOSED,
-                    PlanRow.created_ns >= (row.reopened_ns or row.opened_ns),
-                )
-                .limit(1)
-            )
-            is not None
-        )
-
-    def _shared(self, row: IncidentRow) -> bool:
-        """Does another trouble that lasts have a remedy, which the plan in force then has taken in?"""
-        return (
-            self._session.scalar(
-                select(IncidentRow.incident_id)
-                .join(PlanRow, PlanRow.incident_id == IncidentRow.incident_id)
-                .where(
-                    IncidentRow.run_id == self._run_id,
-                    IncidentRow.incident_id != row.incident_id,
-                    IncidentRow.state != State.RESOLVED,
-                    IncidentRow.relieved_ns.is_(None),
-                    PlanRow.kind == PlanKind.REBALANCE,
-                    PlanRow.progress == Progress.APPLIED,
-                    PlanRow.generation == (self.job.generation if self.job else -1),
-                )
-                .limit(1)
-            )
-            is not None
-        )
+def _newest(issued: Sequence[PlanRecord], incident_id: str, kind: PlanKind) -> PlanRecord | None:
+    mine = [plan for plan in issued if plan.incident_id == incident_id and plan.kind is kind]
+    return mine[-1] if mine else None
 
 
 def _ended(session: Session, row: JobRow) -> str | None:
