@@ -4,25 +4,25 @@ Settings are those measured in ``design/platform-kafka.md``. A record's partitio
 (``contracts.partition_of``), so librdkafka's own partitioner never decides.
 """
 
+import time
 from collections.abc import Mapping, Sequence
 
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from lineside.bus.kafka_clients import Cluster, Voice, is_given_up, log, said
+from lineside.bus.kafka_clients import LATEST, Cluster, Voice, is_given_up, log, said
 from lineside.bus.kafka_consumers import KafkaReader, KafkaSubscriber
 from lineside.bus.port import BusError, BusMisuse, QueueFull, reject_unsendable
 from lineside.contracts import Topic, TopicName, WireMessage, partition_of
-
-_ANSWER_S = 5.0
 
 
 class KafkaBus:
     """Opens the ports against one cluster. Creating it opens no connection.
 
     ``settings`` go to librdkafka as they are (``security.protocol``, ``sasl.username``, ...).
-    ``queue_records`` is how many records may wait to be sent before ``QueueFull``.
+    ``queue_records`` is how many records may wait to be sent before ``QueueFull``, ``answer_s`` how long a
+    broker may take to answer a question before ``BusUnavailable``.
 
     >>> bus = KafkaBus(bootstrap="127.0.0.1:9092", prefix="lineside.", partitions=12)
     >>> publisher = bus.publisher()
@@ -37,10 +37,13 @@ class KafkaBus:
         *,
         settings: Mapping[str, str | int] | None = None,
         queue_records: int = 100_000,
+        answer_s: float = 5.0,
     ) -> None:
         self.partitions = partitions
-        self.bootstrap = bootstrap
-        self._cluster = Cluster(bootstrap=bootstrap, prefix=prefix, settings=settings or {})
+        self.bootstrap, self.prefix = bootstrap, prefix
+        self._cluster = Cluster(
+            bootstrap=bootstrap, prefix=prefix, settings=settings or {}, answer_s=answer_s
+        )
         self._replication = replication
         self._queue_records = queue_records
 
@@ -130,6 +133,7 @@ class KafkaAdmin:
         created = self._create(topics, self._existing())
         if len(created) < len(topics):  # another starter may have been faster, with other settings
             self._reject_mismatch(topics, self._existing())
+        self._await_leaders(created)
         return created
 
     def partitions(self, topic: TopicName) -> int:
@@ -141,7 +145,7 @@ class KafkaAdmin:
     def _existing(self) -> dict[str, int]:
         """Partitions by the cluster's topic names."""
         try:
-            topics = self._client.list_topics(timeout=_ANSWER_S).topics
+            topics = self._client.list_topics(timeout=self._cluster.answer_s).topics
             return {name: len(topic.partitions) for name, topic in topics.items()}
         except KafkaException as error:
             raise self._cluster.unavailable(error) from error
@@ -161,28 +165,47 @@ class KafkaAdmin:
             )
 
     def _create(self, topics: Sequence[Topic], found: dict[str, int]) -> list[str]:
-        missing = [topic for topic in topics if self._cluster.full(topic.name) not in found]
+        missing = {self._cluster.full(topic.name): topic for topic in topics}
+        missing = {full: topic for full, topic in missing.items() if full not in found}
         if not missing:
             return []
         durable = {"min.insync.replicas": "2"} if self._replication >= 3 else {}
         wanted = [
             NewTopic(
-                self._cluster.full(topic.name),
+                full,
                 num_partitions=self._partitions,
                 replication_factor=self._replication,
                 config=topic.kafka_config | durable,
             )
-            for topic in missing
+            for full, topic in missing.items()
         ]
         created = []
-        for name, future in self._client.create_topics(wanted, operation_timeout=_ANSWER_S).items():
+        for full, future in self._client.create_topics(
+            wanted, operation_timeout=self._cluster.answer_s
+        ).items():
             try:
                 future.result()
-                created.append(name)
+                created.append(str(missing[full].name))
             except KafkaException as error:
                 if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                    raise self._refused(name, error) from error
+                    raise self._refused(full, error) from error
         return created
+
+    def _await_leaders(self, created: Sequence[str]) -> None:
+        """A new topic is in the metadata before its partitions take records: wait for all of them."""
+        waiting = [
+            TopicPartition(f"{self._cluster.prefix}{name}", partition)
+            for name in created
+            for partition in range(self._partitions)
+        ]
+        deadline = time.monotonic() + self._cluster.answer_s
+        while waiting and time.monotonic() < deadline:
+            asked = self._client.list_offsets(
+                dict.fromkeys(waiting, LATEST), request_timeout=self._cluster.answer_s
+            )
+            waiting = [at for at, future in asked.items() if future.exception() is not None]
+            if waiting:
+                time.sleep(0.02)
 
     def _refused(self, name: str, error: KafkaException) -> BusError:
         if error.args[0].code() == KafkaError.INVALID_REPLICATION_FACTOR:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin._listoffsets import OffsetSpec
 
 from lineside.bus.port import BusError, BusMisuse, BusUnavailable, Message
 from lineside.contracts import TopicName
@@ -22,6 +23,9 @@ log = logging.getLogger("lineside.bus")
 
 MAX_MESSAGE_BYTES = 4 * 1024 * 1024
 """As in the topics' own settings; Kafka's default of 1 MB is too little for a machine of eight devices."""
+
+EARLIEST = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
+LATEST = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
 _PRODUCER = {
     "linger.ms": 20,
@@ -64,6 +68,11 @@ _GONE = (
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
     KafkaError.NOT_COORDINATOR,
 )
+_ELECTING = (  # for a moment after a topic was made, or its leader died
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError._NOENT,
+)
 _ABSENT = (
     KafkaError.UNKNOWN_TOPIC_OR_PART,
     KafkaError._UNKNOWN_TOPIC,
@@ -78,6 +87,7 @@ class Cluster:
 
     bootstrap: str
     prefix: str
+    answer_s: float = 5.0  # for a question that normally takes a few milliseconds
     settings: Mapping[str, str | int] = field(default_factory=dict)
 
     def full(self, name: TopicName) -> str:
@@ -120,7 +130,7 @@ class Cluster:
     def translated(self, error: KafkaException) -> BusError:
         """librdkafka's error as one of the room's."""
         cause = error.args[0]
-        if cause.code() in _GONE:
+        if is_gone(cause) or is_electing(cause):
             return self.unavailable(error)
         return BusMisuse(said(error))
 
@@ -136,6 +146,11 @@ def is_absent(error: KafkaError) -> bool:
 
 def is_gone(error: KafkaError) -> bool:
     return error.code() in _GONE
+
+
+def is_electing(error: KafkaError) -> bool:
+    """A partition has no leader just now, or none that we know of."""
+    return error.code() in _ELECTING
 
 
 def is_end(error: KafkaError) -> bool:

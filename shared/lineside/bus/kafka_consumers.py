@@ -1,14 +1,19 @@
 """Reading from Kafka: as a member of a group, as a tail without one, and by offset."""
 
+import functools
 import time
 from collections.abc import Iterator, Sequence
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from lineside.bus.kafka_clients import (
+    EARLIEST,
+    LATEST,
     Cluster,
     Voice,
     is_absent,
+    is_electing,
     is_end,
     is_gone,
     log,
@@ -18,8 +23,7 @@ from lineside.bus.kafka_clients import (
 from lineside.bus.port import BusError, BusMisuse, BusUnavailable, Message
 from lineside.contracts import TopicName
 
-_QUERY_S = 5.0
-"""For a question to the broker that normally takes a few milliseconds."""
+_RETRY_S = 0.1
 
 
 class KafkaSubscriber:
@@ -45,7 +49,7 @@ class KafkaSubscriber:
             if group:
                 self._consumer.subscribe(names, on_revoke=self._revoked, on_lost=self._revoked)
             else:
-                start = [TopicPartition(n, p, 0) for n in names for p in partitions]
+                start = [TopicPartition(n, p, OFFSET_BEGINNING) for n in names for p in partitions]
                 self._consumer.assign(start)
         except KafkaException as error:
             raise cluster.translated(error) from error
@@ -53,7 +57,7 @@ class KafkaSubscriber:
     def receive(self, limit: int, timeout_s: float) -> list[Message]:
         # consume() alone would wait for a full batch until the time-out, even when records are there.
         first = self._consumer.poll(timeout_s)
-        self._voice.ask(lambda: self._consumer.list_topics(self._cluster.full(TopicName.JOBS), 0.2))
+        self._voice.ask(lambda: self._consumer.list_topics(self._cluster.full(TopicName.JOBS), 0.1))
         if first is None:
             return []
         rest = self._consumer.consume(limit - 1, 0.0) if limit > 1 else []
@@ -71,10 +75,13 @@ class KafkaSubscriber:
         return messages
 
     def commit(self) -> None:
-        due = {at: n for at, n in self._next.items() if self._committed.get(at) != n}
-        if not self._group or not due:
+        if not self._group or self._voice.away:  # away, a commit would block for 10 s
             return
-        offsets = [TopicPartition(*at, offset) for at, offset in due.items()]
+        mine = [(at.topic, at.partition) for at in self._consumer.assignment()]
+        due = [at for at in mine if at in self._next and self._next[at] != self._committed.get(at)]
+        if not due:
+            return
+        offsets = [TopicPartition(*at, self._next[at]) for at in due]
         try:
             answers = self._consumer.commit(offsets=offsets, asynchronous=False)
         except KafkaException as error:
@@ -106,17 +113,22 @@ class KafkaSubscriber:
             raise BusUnavailable("not fetched yet")
         done = self._committed if self._group else self._next
         if (at.topic, at.partition) not in done:
-            first = self._consumer.get_watermark_offsets(at, timeout=_QUERY_S)
-            if first is None:
-                raise BusUnavailable("no answer")
-            done[at.topic, at.partition] = first[0]
+            name = self._cluster.name(at.topic)
+            assert name is not None  # noqa: S101 (only contract topics are subscribed to)
+            done[at.topic, at.partition] = self._reader.bounds(name, at.partition)[0]
         return max(0, bounds[1] - done[at.topic, at.partition])
+
+    @functools.cached_property
+    def _reader(self) -> "KafkaReader":
+        return KafkaReader(self._cluster)
 
     def _learn_committed(self, assigned: list[TopicPartition]) -> None:
         if not self._group:
             return
         unknown = [at for at in assigned if (at.topic, at.partition) not in self._committed]
-        for at in self._consumer.committed(unknown, timeout=_QUERY_S) if unknown else ():
+        for at in (
+            self._consumer.committed(unknown, timeout=self._cluster.answer_s) if unknown else ()
+        ):
             if at.offset >= 0:
                 self._committed[at.topic, at.partition] = at.offset
 
@@ -143,14 +155,20 @@ class KafkaReader:
         self._cluster = cluster
         self._patience_s = patience_s
         self._voice = Voice(cluster, "reader")
+        self._admin = AdminClient({**cluster.client(), "log_level": 0})
         self._idle: list[Consumer] = []
 
     def bounds(self, topic: TopicName, partition: int) -> tuple[int, int]:
-        consumer = self._take()
-        try:
-            return self._bounds(consumer, TopicPartition(self._cluster.full(topic), partition))
-        finally:
-            self._idle.append(consumer)
+        at = TopicPartition(self._cluster.full(topic), partition)
+        deadline = time.monotonic() + self._cluster.answer_s
+        while True:
+            try:
+                return self._ask_bounds(at)
+            except KafkaException as error:
+                self._reject_absent(at, error)
+                if not is_electing(error.args[0]) or time.monotonic() > deadline:
+                    raise self._cluster.translated(error) from error
+            time.sleep(_RETRY_S)
 
     def read(
         self, topic: TopicName, partition: int, start: int, stop: int | None = None
@@ -163,25 +181,32 @@ class KafkaReader:
         while self._idle:
             self._idle.pop().close()
 
+    def _ask_bounds(self, at: TopicPartition) -> tuple[int, int]:
+        # Not Consumer.get_watermark_offsets: without a broker it waits for ever, whatever its time-out.
+        asked = [
+            self._admin.list_offsets({at: spec}, request_timeout=self._cluster.answer_s)[at]
+            for spec in (EARLIEST, LATEST)
+        ]
+        first, end = (future.result().offset for future in asked)
+        return first, end
+
+    def _reject_absent(self, at: TopicPartition, error: KafkaException) -> None:
+        """librdkafka tells a missing topic and one without leader yet by the same error."""
+        if not (is_absent(error.args[0]) or is_electing(error.args[0])):
+            return
+        known = self._admin.list_topics(at.topic, self._cluster.answer_s).topics[at.topic]
+        if known.error or at.partition not in known.partitions:
+            raise BusMisuse(
+                f"there is no partition {at.partition} of {at.topic}: create the topics with "
+                "`lineside topics create`"
+            ) from error
+
     def _take(self) -> Consumer:
         if self._idle:
             return self._idle.pop()
-        config = self._cluster.consumer(self._voice, None) | {"enable.partition.eof": True}
-        return Consumer(config)
-
-    def _bounds(self, consumer: Consumer, at: TopicPartition) -> tuple[int, int]:
-        try:
-            answer = consumer.get_watermark_offsets(at, timeout=_QUERY_S)
-        except KafkaException as error:
-            if is_absent(error.args[0]):
-                raise BusMisuse(
-                    f"there is no partition {at.partition} of {at.topic}: create the topics with "
-                    "`lineside topics create`"
-                ) from error
-            raise self._cluster.translated(error) from error
-        if answer is None:
-            raise BusUnavailable(f"no answer from Kafka at {self._cluster.bootstrap}")
-        return answer
+        config = self._cluster.consumer(self._voice, None)
+        # A fetch that waits at a partition's end would hold up the next read on the same connection.
+        return Consumer(config | {"enable.partition.eof": True, "fetch.wait.max.ms": 10})
 
     def _records(self, topic: TopicName, partition: int, begin: int, end: int) -> Iterator[Message]:
         if begin >= end:

@@ -6,10 +6,7 @@ use it or stop it.
 """
 
 import fcntl
-import json
-import os
 import shutil
-import signal
 import socket
 import subprocess
 import tempfile
@@ -20,13 +17,20 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-import msgspec
-from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
-
 from lineside.bus import distribution, kraft
 from lineside.bus.local_errors import BrokerExited, FolderInUse, LocalKafkaError, PortTaken
-from lineside.kit import processes, settings
+from lineside.bus.local_state import (
+    STOP_S,
+    Running,
+    default_data,
+    find,
+    forget,
+    running_bootstrap,
+    start_ticks,
+    stop,
+    write_state,
+)
+from lineside.kit import processes
 
 __all__ = [
     "LocalKafka",
@@ -34,73 +38,14 @@ __all__ = [
     "Running",
     "default_data",
     "find",
+    "is_free",
     "running_bootstrap",
     "stop",
 ]
 
 _HOST = "127.0.0.1"
 _START_S = 60.0
-_STOP_S = 30.0
 _PORT_TRIES = 3
-
-
-class Running(msgspec.Struct, frozen=True, kw_only=True):
-    """What ``kafka.json`` says: the broker's process and address.
-
-    ``started_ticks`` is the process's start time as the kernel counts it, so that a reused pid is not
-    mistaken for the broker.
-    """
-
-    pid: int
-    started_ticks: int
-    bootstrap: str
-    data: str
-
-    def alive(self) -> bool:
-        return _start_ticks(self.pid) == self.started_ticks
-
-    def answers(self, timeout_s: float = 2.0) -> bool:
-        """Whether it answers a metadata request."""
-        client = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
-        try:
-            client.list_topics(timeout=timeout_s)
-        except KafkaException:
-            return False
-        return True
-
-
-def find(data_dir: Path) -> Running | None:
-    """The broker that runs on ``data_dir``, whoever started it; None if none does."""
-    try:
-        running = msgspec.json.decode((data_dir / "kafka.json").read_bytes(), type=Running)
-    except (OSError, msgspec.MsgspecError):
-        return None
-    return running if running.alive() else None
-
-
-def default_data() -> Path:
-    """Where ``lineside kafka start`` keeps its data."""
-    return settings.home() / "kafka"
-
-
-def running_bootstrap(data_dir: Path | None = None) -> str | None:
-    """The address of the broker that runs on ``data_dir`` (the default folder), if one does."""
-    running = find(data_dir or default_data())
-    return running.bootstrap if running else None
-
-
-def stop(running: Running, grace_s: float = _STOP_S) -> None:
-    """SIGTERM, wait, SIGKILL. Data that was acknowledged stays either way."""
-    for sent, patience_s in ((signal.SIGTERM, grace_s), (signal.SIGKILL, 10.0)):
-        try:
-            os.kill(running.pid, sent)
-        except ProcessLookupError:
-            return
-        deadline = time.monotonic() + patience_s
-        while time.monotonic() < deadline:
-            if not running.alive():
-                return
-            time.sleep(0.02)
 
 
 class LocalKafka:
@@ -177,16 +122,23 @@ class LocalKafka:
     def stop(self) -> None:
         """End the broker; a temporary folder goes too."""
         if self._child is not None:
-            processes.stop([self._child], _STOP_S)
+            # Nothing is worth an orderly end where the data goes too.
+            processes.stop([self._child], 0.0 if self._temporary else STOP_S)
             self._child = None
-        (self.data_dir / "kafka.json").unlink(missing_ok=True)
+        forget(self.data_dir)
         self._running = None
         if self._temporary:
             shutil.rmtree(self.data_dir, ignore_errors=True)
 
+    def wait(self) -> int:
+        """Wait until the broker ends by itself; its exit code."""
+        if self._child is None:
+            raise BrokerExited("the broker has not been started")
+        return self._child.wait()
+
     def _launch(self, jvm: list[str]) -> None:
         port, controller = self._port or _free_port(), _free_port()
-        if self._port and not _is_free(port):
+        if self._port and not is_free(port):
             raise PortTaken(
                 f"port {port} is taken by another program: give another with --port, or leave it out"
             )
@@ -199,16 +151,16 @@ class LocalKafka:
         )
         running = Running(
             pid=self._child.pid,
-            started_ticks=_start_ticks(self._child.pid) or 0,
+            started_ticks=start_ticks(self._child.pid) or 0,
             bootstrap=f"{_HOST}:{port}",
             data=str(self.data_dir.resolve()),
         )
-        _write_state(self.data_dir, running)
+        write_state(self.data_dir, running)
         try:
             self._await_answer(running, log, before)
         except BaseException:
             processes.stop([self._child])
-            (self.data_dir / "kafka.json").unlink(missing_ok=True)
+            forget(self.data_dir)
             raise
         self._running = running
 
@@ -250,12 +202,6 @@ def _tail(log: Path, start: int, lines: int = 15) -> str:
     return "\n".join(text.splitlines()[-lines:])
 
 
-def _write_state(data_dir: Path, running: Running) -> None:
-    written = data_dir / "kafka.json.new"
-    written.write_text(json.dumps(msgspec.to_builtins(running), indent=2) + "\n")
-    written.replace(data_dir / "kafka.json")
-
-
 @contextmanager
 def _starting(data_dir: Path) -> Iterator[None]:
     """One starter at a time; a second waits and then finds the first's broker."""
@@ -264,24 +210,13 @@ def _starting(data_dir: Path) -> Iterator[None]:
         yield
 
 
-def _start_ticks(pid: int) -> int | None:
-    """When process ``pid`` was started, in clock ticks since boot (proc_pid_stat(5), field 22); None if it is
-    gone or only waits to be reaped."""
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return None
-    state, *fields = text.rpartition(")")[2].split()
-    return None if state in "ZX" else int(fields[18])
-
-
 def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind((_HOST, 0))
         return int(probe.getsockname()[1])
 
 
-def _is_free(port: int) -> bool:
+def is_free(port: int) -> bool:
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as Java does
         try:

@@ -265,7 +265,7 @@ class MemoryAdmin:
         for topic in topics:
             if self.partitions(topic.name) not in (0, self._partitions):
                 raise BusMisuse(
-                    f"{topic.name} should have {self._partitions} partitions, but has "
+                    f"topics should have {self._partitions} partitions, but {topic.name} has "
                     f"{self.partitions(topic.name)}: the number is fixed when the topics are created"
                 )
         missing = [topic for topic in topics if not self.partitions(topic.name)]
