@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -123,6 +123,7 @@ def random_rows(dtype: np.dtype[Any]) -> st.SearchStrategy[Any]:
     ],
     ids=["steps", "collectives"],
 )
+@settings(deadline=None)
 @given(data=st.data())
 def test_whatever_a_rank_wrote_the_batch_keeps_the_contract(
     dtype: np.dtype[Any], kind: Any, columns_of: Callable[..., Any], data: st.DataObject

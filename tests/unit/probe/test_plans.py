@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lineside.contracts import Plan, PlanKind
@@ -56,6 +56,7 @@ def test_a_broken_plan_file_is_counted_once_and_the_plan_before_stays(
 revisions = st.integers(0, 1 << 20)
 
 
+@settings(deadline=None)
 @given(st.lists(revisions, min_size=1, max_size=64))
 def test_the_sums_tell_whether_all_ranks_agree(held: list[int]) -> None:
     total = np.sum(np.array(held, dtype=np.float64))

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lineside.contracts import Capabilities, Mesh
@@ -24,6 +24,7 @@ def run_steps(probe: Any, first: int, count: int) -> None:
             pass
 
 
+@settings(deadline=None)
 @given(reads=st.lists(st.integers(0, 40), min_size=1, max_size=12), slots=st.integers(2, 16))
 def test_every_record_is_delivered_once_or_counted(
     tmp_path_factory: pytest.TempPathFactory, reads: list[int], slots: int
@@ -145,6 +146,7 @@ def test_no_layout_leads_out_of_the_file(tmp_path: Path, field: int, value: int)
     reader.close()
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=4096))
 def test_foreign_bytes_are_refused(
     tmp_path_factory: pytest.TempPathFactory, content: bytes

@@ -5,6 +5,7 @@ counted: of a long outage the newest part is worth most. Order within a topic is
 """
 
 import logging
+import time
 from collections import Counter, deque
 from typing import NamedTuple
 
@@ -65,11 +66,12 @@ class Outbox:
 
     def finish(self, timeout_s: float) -> int:
         """Send what can be sent in ``timeout_s``; returns how many records stay behind."""
-        self.pump()
-        left = self._publisher.flush(timeout_s)
-        if self._waiting and not left:  # room again
+        deadline = time.monotonic() + timeout_s
+        while True:
             self.pump()
-            left = self._publisher.flush(timeout_s)
+            left = self._publisher.flush(max(0.0, deadline - time.monotonic()))
+            if left or not self._waiting:
+                break
         self._publisher.close()
         return left + len(self._waiting)
 
