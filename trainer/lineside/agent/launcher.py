@@ -1,9 +1,9 @@
 """Starts a run's agents, watches them, and alone writes its Job: starting, running, then how it ended.
 
-    >>> launcher = launch(RunSpec(...), bus)      # doctest: +SKIP
-    >>> while launcher.poll() is None:
-    ...     time.sleep(0.1)
-    >>> launcher.end.exit_code
+    launcher = launch(RunSpec(...), bus)
+    while launcher.poll() is None:
+        time.sleep(0.1)
+    print(launcher.end.exit_code)
 
 Agents die with the thread that started them; call everything from that thread.
 """
