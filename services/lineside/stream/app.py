@@ -21,7 +21,7 @@ from lineside.bus.kafka import KafkaBus
 from lineside.contracts import TopicName
 from lineside.kit import metrics
 from lineside.kit.logging import configure
-from lineside.stream.attendant import Attendant, Positions
+from lineside.stream.attendant import Attendant
 from lineside.stream.processor import Processor
 from lineside.stream.quiet import quieten
 from lineside.stream.readiness import Readiness
@@ -34,8 +34,6 @@ _SAVE_S = 10.0
 """How long a snapshot may take to be acknowledged."""
 _HANDOVER_S = 5.0
 """The same while the group waits for us to let partitions go."""
-_SEEK_FROM = 5000
-"""Records; faust needs about a second to pass over so many."""
 _POLL_S = 0.1
 _RETRY_S = 1.0
 _EXIT_MISUSE = 78  # EX_CONFIG: starting again will not help
@@ -93,13 +91,9 @@ def build(
 ) -> Any:
     """The faust app of ``processor``, wired to an attendant. ``folder``: scratch space of faust's own."""
     app = _app(processor.name, settings, folder)
-    prefix = settings.topic_prefix
-    names = {f"{prefix}{topic}": topic for topic in processor.inputs}
+    names = {f"{settings.topic_prefix}{topic}": topic for topic in processor.inputs}
 
-    async def on_live(number: int, positions: Positions) -> None:
-        await _seek(app, {TP(f"{prefix}{topic}", number): at for topic, at in positions.items()})
-
-    attendant = Attendant(Worker(processor, bus), on_live)
+    attendant = Attendant(Worker(processor, bus))
     readiness.attendant = attendant
 
     async def feed(stream: Any) -> None:
@@ -179,19 +173,3 @@ def _whole(assigned: set[TP], names: dict[str, TopicName]) -> set[int]:
     if torn := set.union(*mine) - whole:
         log.error("partitions %s are ours for some inputs only; they wait", sorted(torn))
     return whole
-
-
-async def _seek(app: Any, positions: dict[TP, int]) -> None:
-    """Let faust go on where we stand: after a long replay it would deliver all of it again, only to be
-    passed over. This reaches below faust's own ``seek`` on purpose: that one runs in the wrong thread
-    (aiokafka's fetcher fails with a KeyError), and hides the jump from the offsets that faust commits, which
-    then stand still. Whatever goes wrong here only costs time."""
-    consumer = app.consumer
-    for tp, position in positions.items():
-        try:
-            if position - (await consumer.position(tp) or 0) >= _SEEK_FROM:
-                thread = consumer._thread  # noqa: SLF001
-                await thread.call_thread(thread._consumer.seek, tp, position)  # noqa: SLF001
-                log.info("%s: faust goes on at offset %d", tp.topic, position)
-        except Exception as error:
-            log.debug("cannot seek %s to %d: %r", tp, position, error)

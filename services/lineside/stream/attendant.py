@@ -11,12 +11,12 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import ParamSpec, TypeVar
 
-from lineside.bus import BusError, BusUnavailable, Message
+from lineside.bus import BusError, Message
 from lineside.contracts import TopicName
 from lineside.kit import metrics
 from lineside.stream.outbox import OutputLost
@@ -29,8 +29,6 @@ log = logging.getLogger("lineside.stream")
 P = ParamSpec("P")
 T = TypeVar("T")
 
-Positions = dict[TopicName, int]
-OnLive = Callable[[int, Positions], Awaitable[None]]
 
 _WAITING = 2000
 """Delivered records kept while a seat catches up; older ones are read from the log again."""
@@ -50,7 +48,7 @@ class Seat:
     again: bool = False
     left: bool = False
     lag: int = -1
-    seen: Positions = field(default_factory=dict)
+    seen: dict[TopicName, int] = field(default_factory=dict)
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     task: asyncio.Task[None] | None = None
     waiting: deque[Message] = field(default_factory=lambda: deque(maxlen=_WAITING))
@@ -59,13 +57,12 @@ class Seat:
 class Attendant:
     """All seats of one worker process. Its methods belong to the event loop, but for plain reads."""
 
-    def __init__(self, worker: Worker, on_live: OnLive | None = None) -> None:
+    def __init__(self, worker: Worker) -> None:
         self.worker = worker
         self.seats: dict[int, Seat] = {}
         self.reachable = True
         self.failed_saves = 0
         self._saved_s: float | None = None
-        self._on_live = on_live
         self._suspended = False
         self._saving = asyncio.Lock()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="log")
@@ -143,7 +140,7 @@ class Attendant:
             try:
                 bounds = await self._in_thread(self.worker.bounds, seat.number)
                 self.reachable = True
-            except BusError as error:
+            except Exception as error:
                 if self.reachable:
                     log.warning("cannot look at the log: %s", error)
                 self.reachable = False
@@ -194,8 +191,7 @@ class Attendant:
             except BusError as error:
                 if not told:
                     log.warning("partition %d waits: %s", seat.number, error)
-                self.reachable, told = not isinstance(error, BusUnavailable), True
-                seat.again = True
+                self.reachable, told, seat.again = False, True, True
                 await asyncio.sleep(_RETRY_S)
             except Exception:
                 log.exception("partition %d is read again from its last snapshot", seat.number)
@@ -229,8 +225,6 @@ class Attendant:
                 seat.waiting.popleft()
             await asyncio.sleep(0)
         seat.live = not (seat.again or seat.left or self._suspended) and seat.partition is not None
-        if seat.live and seat.partition and self._on_live:
-            await self._on_live(seat.number, dict(seat.partition.positions))
 
     async def drained(self) -> None:
         """Wait while too many findings wait to be sent."""

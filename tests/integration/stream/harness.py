@@ -107,26 +107,42 @@ class Feed:
 
 
 class WorkerProcess:
-    """A real ``counting`` worker; its log is in ``folder``."""
+    """A real worker process; ``log`` is what it says."""
 
-    def __init__(self, bus: KafkaBus, prefix: str, folder: Path, name: str, **env: str) -> None:
-        self.log = folder / f"{name}.log"
+    def __init__(self, process: subprocess.Popen[bytes], log: Path) -> None:
+        self.process, self.log = process, log
+
+    def said(self, words: str) -> bool:
+        return words in self.log.read_text()
+
+    def end(self, number: signal.Signals) -> int:
+        self.process.send_signal(number)
+        return self.process.wait(30)
+
+
+class Starter:
+    """Starts workers whose logs are in ``folder``."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.workers: list[WorkerProcess] = []
+
+    def __call__(self, bus: KafkaBus, name: str, *program: str, **env: str) -> WorkerProcess:
+        """``program``: what to run; the counting worker unless given."""
         settings = {
             "LINESIDE_BOOTSTRAP": bus.bootstrap,
-            "LINESIDE_TOPIC_PREFIX": prefix,
+            "LINESIDE_TOPIC_PREFIX": bus._cluster.prefix,
             "LINESIDE_PARTITIONS": str(bus.partitions),
             "LINESIDE_SNAPSHOT_INTERVAL_S": "1",
             "LINESIDE_SESSION_TIMEOUT_S": "6",
             "LINESIDE_LAG_INTERVAL_S": "1",
             "LINESIDE_METRICS_PORT": "-1",
         }
-        self.process: subprocess.Popen[bytes] = processes.spawn(
-            [sys.executable, str(WORKER)], env=os.environ | settings | env, log=self.log
-        )
-
-    def end(self, number: signal.Signals) -> int:
-        self.process.send_signal(number)
-        return self.process.wait(30)
+        log = self.folder / f"{name}.log"
+        command = [sys.executable, *(program or (str(WORKER),))]
+        process = processes.spawn(command, env=os.environ | settings | env, log=log)
+        self.workers.append(WorkerProcess(process, log))
+        return self.workers[-1]
 
 
 class Saved:

@@ -6,7 +6,6 @@ order are exactly those of what was sent. Faults may come twice (their ids are t
 
 import random
 import signal
-from pathlib import Path
 
 import pytest
 
@@ -14,7 +13,7 @@ from lineside.bus.kafka import KafkaBus
 from lineside.contracts import TopicName, decode
 
 from .counting import EVERY, expected_fault
-from .harness import Feed, Saved, WorkerProcess, saved, wait_for
+from .harness import Feed, Saved, Starter, saved, wait_for
 
 RATE = 240
 
@@ -27,9 +26,11 @@ def _fault_ids(bus: KafkaBus) -> set[str]:
     return ids
 
 
-def _one_ended(bus: KafkaBus, state: Saved, feed: Feed, folder: Path, name: str, how: int) -> None:
+def _one_ended(
+    bus: KafkaBus, state: Saved, feed: Feed, start: Starter, name: str, how: int
+) -> None:
     """A worker alone: caught up, working a while, then ended by ``how``."""
-    worker = WorkerProcess(bus, bus._cluster.prefix, folder, name)
+    worker = start(bus, name)
     sent = feed.count.total()
     wait_for(lambda: state.counts().total() >= sent, 60, f"{name} caught up, see {worker.log}")
     version = state.version
@@ -38,26 +39,26 @@ def _one_ended(bus: KafkaBus, state: Saved, feed: Feed, folder: Path, name: str,
     assert code == (0 if how == signal.SIGTERM else -signal.SIGKILL), worker.log.read_text()
 
 
-def _second_joins(bus: KafkaBus, state: Saved, feed: Feed, folder: Path, name: str) -> None:
+def _second_joins(bus: KafkaBus, state: Saved, feed: Feed, start: Starter, name: str) -> None:
     """A second worker joins and leaves while the first goes on."""
-    worker = WorkerProcess(bus, bus._cluster.prefix, folder, name)
-    wait_for(lambda: "seated" in worker.log.read_text(), 40, f"{name} got partitions")
+    worker = start(bus, name)
+    wait_for(lambda: worker.said("seated"), 40, f"{name} got partitions")
     sent = feed.count.total()
     wait_for(lambda: state.counts().total() >= sent, 60, f"caught up with {name}")
     worker.end(random.choice((signal.SIGTERM, signal.SIGKILL)))
 
 
-def _exactly_once(bus: KafkaBus, folder: Path, rounds: int) -> None:
+def _exactly_once(bus: KafkaBus, start: Starter, rounds: int) -> None:
     with saved(bus) as state:
         with Feed(bus, RATE) as feed:
             for n in range(rounds):
-                _one_ended(bus, state, feed, folder, f"stopped-{n}", signal.SIGTERM)
-                _one_ended(bus, state, feed, folder, f"killed-{n}", signal.SIGKILL)
-            first = WorkerProcess(bus, bus._cluster.prefix, folder, "first")
+                _one_ended(bus, state, feed, start, f"stopped-{n}", signal.SIGTERM)
+                _one_ended(bus, state, feed, start, f"killed-{n}", signal.SIGKILL)
+            first = start(bus, "first")
             sent = feed.count.total()
             wait_for(lambda: state.counts().total() >= sent, 60, "the first caught up")
             for n in range(rounds):
-                _second_joins(bus, state, feed, folder, f"second-{n}")
+                _second_joins(bus, state, feed, start, f"second-{n}")
         wait_for(lambda: state.counts() == feed.count, 60, "every record applied")
         assert first.end(signal.SIGTERM) == 0, first.log.read_text()
         tallies = state.read()
@@ -72,11 +73,11 @@ def _exactly_once(bus: KafkaBus, folder: Path, rounds: int) -> None:
     }
 
 
-def test_every_record_counts_once_over_stops_kills_and_joins(bus: KafkaBus, tmp_path: Path) -> None:
-    _exactly_once(bus, tmp_path, rounds=2)
+def test_every_record_counts_once_over_stops_kills_and_joins(bus: KafkaBus, start: Starter) -> None:
+    _exactly_once(bus, start, rounds=2)
 
 
 @pytest.mark.kill
 @pytest.mark.timeout(1200)
-def test_every_record_counts_once_over_ten_of_each(bus: KafkaBus, tmp_path: Path) -> None:
-    _exactly_once(bus, tmp_path, rounds=10)
+def test_every_record_counts_once_over_ten_of_each(bus: KafkaBus, start: Starter) -> None:
+    _exactly_once(bus, start, rounds=10)
