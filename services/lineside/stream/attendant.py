@@ -30,6 +30,8 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
+Offsets = dict[TopicName, int]
+
 _WAITING = 2000
 """Delivered records kept while a seat catches up; older ones are read from the log again."""
 _BREATH = 50
@@ -48,7 +50,7 @@ class Seat:
     again: bool = False
     left: bool = False
     lag: int = -1
-    seen: dict[TopicName, int] = field(default_factory=dict)
+    seen: Offsets = field(default_factory=dict)
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     task: asyncio.Task[None] | None = None
     waiting: deque[Message] = field(default_factory=lambda: deque(maxlen=_WAITING))
@@ -137,6 +139,7 @@ class Attendant:
         """See how far the log is ahead. A live seat that got nothing of what is there catches up from the
         log; one that is beyond the log's end (it was made anew) starts over."""
         for seat in list(self.seats.values()):
+            at = dict(seat.partition.positions) if seat.partition else {}
             try:
                 bounds = await self._in_thread(self.worker.bounds, seat.number)
                 self.reachable = True
@@ -144,24 +147,27 @@ class Attendant:
                 if self.reachable:
                     log.warning("cannot look at the log: %s", error)
                 self.reachable = False
+                await self._in_thread(self.worker.renew_reader)
                 return
-            if (partition := seat.partition) is None or not seat.live:
-                continue
-            at = dict(partition.positions)
-            seat.lag = sum(max(0, end - at[topic]) for topic, (_, end) in bounds.items())
+            if at and seat.live:
+                self._compare(seat, at, {topic: end for topic, (_, end) in bounds.items()})
             metrics.gauge("lineside_lag_records", seat.lag, str(seat.number))
-            if any(end < at[topic] for topic, (_, end) in bounds.items()):
-                log.error("partition %d: the log ends before our position", seat.number)
-                seat.partition = None
-                self._bring_up(seat)
-            elif seat.lag and at == seat.seen:
-                log.warning("partition %d: %d records were not delivered", seat.number, seat.lag)
-                self._bring_up(seat)
-            seat.seen = at
         metrics.gauge(
             "lineside_jobs_tracked",
             sum(s.partition.jobs for s in self.seats.values() if s.partition),
         )
+
+    def _compare(self, seat: Seat, at: Offsets, ends: Offsets) -> None:
+        """``at``: where ``seat`` stood before ``ends`` were asked for."""
+        seat.lag = sum(max(0, end - at[topic]) for topic, end in ends.items())
+        if any(end < at[topic] for topic, end in ends.items()):
+            log.error("partition %d: the log ends before our position", seat.number)
+            seat.partition = None
+            self._bring_up(seat)
+        elif seat.lag and at == seat.seen:
+            log.warning("partition %d: %d records were not delivered", seat.number, seat.lag)
+            self._bring_up(seat)
+        seat.seen = at
 
     async def close(self, timeout_s: float) -> bool:
         """Stop applying and save; True when everything is saved."""
@@ -192,6 +198,7 @@ class Attendant:
                 if not told:
                     log.warning("partition %d waits: %s", seat.number, error)
                 self.reachable, told, seat.again = False, True, True
+                await self._in_thread(self.worker.renew_reader)
                 await asyncio.sleep(_RETRY_S)
             except Exception:
                 log.exception("partition %d is read again from its last snapshot", seat.number)

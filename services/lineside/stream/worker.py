@@ -36,6 +36,7 @@ class Worker:
         self.dead_letters = 0
         self._processor = processor
         self._partitions = bus.partitions
+        self._bus = bus
         self._reader = bus.reader()
 
     def open(self, number: int) -> Partition:
@@ -76,6 +77,12 @@ class Worker:
     def bounds(self, number: int) -> dict[TopicName, tuple[int, int]]:
         """(first kept offset, next offset to be written), per input. Raises ``BusError``."""
         return {topic: self._reader.bounds(topic, number) for topic in self._processor.inputs}
+
+    def renew_reader(self) -> None:
+        """A client that failed may not find back by itself (librdkafka keeps asking with the epoch that a
+        partition's leader had before the broker was restarted)."""
+        self._reader.close()
+        self._reader = self._bus.reader()
 
     def offer(self, partition: Partition, message: Message) -> Verdict:
         """Apply a delivered record if it is the next one; what it was otherwise."""
