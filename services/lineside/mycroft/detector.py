@@ -3,7 +3,7 @@
 import msgspec
 
 from lineside.contracts import CollectiveBatch, Decoded
-from lineside.stream import Finding
+from lineside.stream.detector import Finding
 
 
 class Sender(msgspec.Struct, array_like=True):
