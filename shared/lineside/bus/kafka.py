@@ -200,9 +200,8 @@ class KafkaAdmin:
         ]
         deadline = time.monotonic() + self._cluster.answer_s
         while waiting and time.monotonic() < deadline:
-            asked = self._client.list_offsets(
-                dict.fromkeys(waiting, LATEST), request_timeout=self._cluster.answer_s
-            )
+            # Briefly, for librdkafka waits out the time-out once it has met a partition without leader.
+            asked = self._client.list_offsets(dict.fromkeys(waiting, LATEST), request_timeout=0.5)
             waiting = [at for at, future in asked.items() if future.exception() is not None]
             if waiting:
                 time.sleep(0.02)

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import IO, Self
 
 from lineside.bus import distribution, kraft
 from lineside.bus.local_errors import BrokerExited, FolderInUse, LocalKafkaError, PortTaken
@@ -44,7 +44,8 @@ __all__ = [
 ]
 
 _HOST = "127.0.0.1"
-_START_S = 60.0
+_START_S = 120.0  # 2 s on an idle machine
+_LOG = "kafka.log"
 _PORT_TRIES = 3
 
 
@@ -144,11 +145,11 @@ class LocalKafka:
             )
         properties = kraft.write_settings(self.data_dir, _HOST, port, controller)
         kraft.format_once(jvm, self.data_dir, properties)
-        log = self.data_dir / "kafka.log"
-        before = log.stat().st_size if log.exists() else 0
-        self._child = processes.spawn(
-            [*jvm, kraft.MAIN, str(properties)], log=log, outlives_parent=self._stays
-        )
+        with _locked(self.data_dir) as log:
+            before = log.tell()
+            self._child = processes.spawn(
+                [*jvm, kraft.MAIN, str(properties)], log=log, outlives_parent=self._stays
+            )
         running = Running(
             pid=self._child.pid,
             started_ticks=start_ticks(self._child.pid) or 0,
@@ -157,49 +158,58 @@ class LocalKafka:
         )
         write_state(self.data_dir, running)
         try:
-            self._await_answer(running, log, before)
+            self._await_answer(running, before)
         except BaseException:
             processes.stop([self._child])
             forget(self.data_dir)
             raise
         self._running = running
 
-    def _await_answer(self, running: Running, log: Path, before: int) -> None:
+    def _await_answer(self, running: Running, before: int) -> None:
+        """Until the broker answers; ``before`` is where its own lines begin in the log."""
         assert self._child is not None  # noqa: S101
         deadline = time.monotonic() + _START_S
         while time.monotonic() < deadline:
             if (code := self._child.poll()) is not None:
-                raise _exit_error(self.data_dir, running, code, log, before)
+                said = _said(self.data_dir, before)
+                if "Address already in use" in said:
+                    raise PortTaken(f"{running.bootstrap} was taken by another program just now")
+                raise BrokerExited(f"Kafka ended with code {code}. {said}")
             if _listens(running.bootstrap) and running.answers():
                 return
             time.sleep(0.03)
         raise BrokerExited(
-            f"Kafka did not answer at {running.bootstrap} within {_START_S:.0f} s; it is stopped again. "
-            f"Last lines of {log}:\n{_tail(log, before)}"
+            f"Kafka did not answer at {running.bootstrap} within {_START_S:.0f} s and is stopped again. "
+            f"{_said(self.data_dir, before)}"
         )
 
 
-def _exit_error(
-    data_dir: Path, running: Running, code: int, log: Path, before: int
-) -> BrokerExited | PortTaken | FolderInUse:
-    said = _tail(log, before)
-    if "Address already in use" in said:
-        return PortTaken(
-            f"{running.bootstrap} or the controller's port is taken by another program"
-        )
-    if "Failed to acquire lock" in said:
-        return FolderInUse(
-            f"another broker has {data_dir} locked, and it was not started by this program: stop it, or "
-            "use another folder"
-        )
-    return BrokerExited(f"Kafka ended with code {code}. Last lines of {log}:\n{said}")
-
-
-def _tail(log: Path, start: int, lines: int = 15) -> str:
+def _said(data_dir: Path, start: int, lines: int = 15) -> str:
+    """The broker's last words, without the frames of stack traces."""
+    log = data_dir / _LOG
     with log.open("rb") as file:
         file.seek(start)
         text = file.read().decode(errors="replace")
-    return "\n".join(text.splitlines()[-lines:])
+    words = [line for line in text.splitlines() if not line.startswith("\tat ")]
+    return "\n".join([f"Last lines of {log}:", *words[-lines:]])
+
+
+@contextmanager
+def _locked(data_dir: Path) -> Iterator[IO[bytes]]:
+    """The log, open and locked for the broker. Raises ``FolderInUse`` where another broker has it.
+
+    The lock belongs to the open file, which becomes the broker's standard output: it lasts as long as the
+    broker lives, whoever else dies. Kafka's own lock is taken too late, after its metadata log was opened.
+    """
+    with (data_dir / _LOG).open("ab") as log:
+        try:
+            fcntl.flock(log, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise FolderInUse(
+                f"another broker runs on {data_dir}, and its kafka.json is gone: stop its Java process, or "
+                "use another folder"
+            ) from None
+        yield log
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""KafkaBus against a real Kafka: the suite that every bus passes, and what only a broker can do to a client."""
+"""KafkaBus against a real Kafka: the suite of every bus, and what only a broker can do to a client."""
 
 import logging
 import time
@@ -66,7 +66,8 @@ def test_records_beyond_retention_are_passed_with_a_warning(
     early.commit()
     early.close()
     gone = TopicPartition(f"{bus.prefix}{steps}", 0, 6)
-    for future in AdminClient({"bootstrap.servers": bus.bootstrap}).delete_records([gone]).values():
+    admin = AdminClient({"bootstrap.servers": bus.bootstrap})
+    for future in admin.delete_records([gone]).values():
         future.result(30)
 
     late = bus.subscriber([steps], "g")

@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import psutil
 import pytest
 from tests.unit.bus.suite import numbers, publish, record, values
 
@@ -60,7 +59,7 @@ def test_data_stays_between_starts(folder: Path) -> None:
         publish(ready_bus(kafka), numbers(20))
         assert running_bootstrap(folder) == kafka.bootstrap
         first = kafka.running
-    assert not psutil.pid_exists(first.pid)
+    assert not first.alive()
     assert running_bootstrap(folder) is None
     with LocalKafka(folder) as kafka:
         assert len(list(ready_bus(kafka).reader().read(JOBS, 0, 0))) == 20
@@ -125,15 +124,20 @@ def test_two_starters_at_once_make_one_broker_that_stays(folder: Path) -> None:
     state = json.loads(status.communicate(timeout=DEADLINE_S)[0])
     assert (status.returncode, state["running"], state["answers"]) == (0, True, True)
 
+    running = find(folder)
+    assert running is not None
     stopper = cli("stop", "--data", str(folder), "--json")
     assert json.loads(stopper.communicate(timeout=DEADLINE_S)[0]) == {"stopped": True}
-    assert not psutil.pid_exists(state["pid"])
-    assert cli("status", "--data", str(folder)).wait(DEADLINE_S) == 3
+    assert not running.alive()
+    status = cli("status", "--data", str(folder))
+    assert "no Kafka runs" in status.communicate(timeout=DEADLINE_S)[0]
+    assert status.returncode == 3
 
 
 def test_in_the_foreground_it_stops_with_the_command(folder: Path) -> None:
     command = cli("start", "--data", str(folder), "--foreground")
-    until(lambda: (running := find(folder)) and running.answers())
+    assert command.stdout is not None
+    assert "Kafka started at" in command.stdout.readline()
     running = find(folder)
     command.send_signal(signal.SIGTERM)
     _, err = command.communicate(timeout=DEADLINE_S)
@@ -148,7 +152,7 @@ def test_a_folder_in_use_names_its_broker(kafka: LocalKafka) -> None:
     assert kafka.running.answers()
 
 
-def test_a_folder_locked_by_an_unknown_broker_is_said_so(kafka: LocalKafka) -> None:
+def test_a_broker_whose_state_file_is_gone_keeps_its_folder(kafka: LocalKafka) -> None:
     state = kafka.data_dir / "kafka.json"
     known = state.read_bytes()
     state.unlink()
