@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any
 
 import msgspec
-from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from lineside.contracts import (
@@ -19,7 +18,8 @@ from lineside.contracts import (
     PlanStatus,
     TopicName,
 )
-from lineside.remediation.records import plain
+from lineside.remediation.correlation import located
+from lineside.remediation.records import fault_of, job_of, plain
 from lineside.remediation.store import FaultEventRow, FaultRow, HealthRow, JobRow, PlanStatusRow
 
 
@@ -87,7 +87,8 @@ def on_fault(session: Session, event: CloudEvent[Fault], received_ns: int) -> No
     fault = event.data
     if session.get(FaultEventRow, (fault.fault_id, fault.fault_sequence)) is not None:
         return
-    kept = plain(_with_evidence(session, fault))
+    job = session.get(JobRow, fault.run_id)
+    known = located(fault, job_of(job) if job else None)
     row = session.get(FaultRow, fault.fault_id)
     if row is None:
         row = FaultRow(
@@ -98,15 +99,18 @@ def on_fault(session: Session, event: CloudEvent[Fault], received_ns: int) -> No
             sequence=-1,
             onset_ns=fault.onset_ns,
             detected_ns=fault.detected_ns,
+            body=plain(known),
         )
         session.add(row)
     row.onset_ns = min(row.onset_ns, fault.onset_ns)
     row.detected_ns = min(row.detected_ns, fault.detected_ns)
-    if fault.fault_sequence > row.sequence:
+    if fault.fault_sequence < row.sequence:
+        row.body = plain(_completed(fault_of(row), known))
+    else:
         row.sequence, row.phase, row.updated_ns = fault.fault_sequence, fault.phase, received_ns
         row.generation, row.detector, row.kind = fault.generation, fault.detector, fault.kind
         row.relieved_ns = fault.detected_ns if fault.phase is FaultPhase.RELIEF else None
-        row.confidence, row.body = fault.confidence, kept
+        row.confidence, row.body = fault.confidence, plain(_completed(known, fault_of(row)))
     session.flush()  # the phase refers to the fault
     session.add(
         FaultEventRow(
@@ -119,27 +123,18 @@ def on_fault(session: Session, event: CloudEvent[Fault], received_ns: int) -> No
     )
 
 
-def _with_evidence(session: Session, fault: Fault) -> Fault:
-    """A phase without suspects or evidence of its own (a bare relief) keeps those of the one before."""
-    if fault.suspects and fault.evidence:
-        return fault
-    body = session.scalar(
-        select(FaultEventRow.body)
-        .where(
-            FaultEventRow.fault_id == fault.fault_id,
-            FaultEventRow.sequence < fault.fault_sequence,
-        )
-        .order_by(FaultEventRow.sequence.desc())
-        .limit(1)
-    )
-    if body is None:
-        return fault
-    before = msgspec.convert(body, Fault)
+def _completed(newer: Fault, older: Fault) -> Fault:
+    """``newer`` with what only ``older`` says: suspects and evidence that a bare relief leaves out, and the
+    machines of ranks, which a later generation places elsewhere."""
+    places = {(s.kind, s.id, s.peer): s for s in older.suspects}
+    suspects = [
+        s if s.machine_id else places.get((s.kind, s.id, s.peer), s) for s in newer.suspects
+    ]
     return msgspec.structs.replace(
-        fault,
-        suspects=fault.suspects or before.suspects,
-        evidence=fault.evidence or before.evidence,
-        summary=fault.summary or before.summary,
+        newer,
+        suspects=suspects or older.suspects,
+        evidence=newer.evidence or older.evidence,
+        summary=newer.summary or older.summary,
     )
 
 

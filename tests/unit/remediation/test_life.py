@@ -87,6 +87,7 @@ def test_a_straggler_is_watched_rebalanced_verified_and_undone(scene):
         "resolved",
     ]
     [row] = incidents(scene)
+    assert row.suspects[0]["machine_id"] == "machine-0"
     assert row.effect["seconds_saved"] > (SLOW_S - BEST_S) * 40 * 2
 
 
@@ -113,7 +114,8 @@ def test_duplicates_and_reordered_phases_change_nothing(scene):
     scene.begin()
     found = fault(onset_ns=scene.now_ns)
     update = fault(onset_ns=scene.now_ns, phase=FaultPhase.UPDATE, sequence=1)
-    relief = fault(onset_ns=scene.now_ns, phase=FaultPhase.RELIEF, sequence=2)
+    bare = {"suspects": [], "evidence": {}, "summary": ""}
+    relief = fault(onset_ns=scene.now_ns, phase=FaultPhase.RELIEF, sequence=2, **bare)
     for phase in (relief, found, update, found, relief, update):
         scene.tell(TopicName.FAULTS, fault_event(phase))
     scene.train(3)
@@ -121,6 +123,9 @@ def test_duplicates_and_reordered_phases_change_nothing(scene):
     with scene.store.reading() as session:
         kept = session.scalars(select(FaultEventRow.sequence).order_by(FaultEventRow.sequence))
         assert list(kept) == [0, 1, 2]
+    [row] = incidents(scene)
+    assert row.suspects[0]["machine_id"] == "machine-0", "a bare relief takes nothing away"
+    assert row.summary
 
 
 def test_two_culprits_are_two_incidents_and_share_the_plan_in_force(scene):

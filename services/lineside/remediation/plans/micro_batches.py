@@ -21,14 +21,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from lineside.remediation.plans.moves import fewest_moves
+from lineside.remediation.plans.problem import Infeasible, Problem
 
-
-class Infeasible(ValueError):
-    """No plan satisfies the limits, the multiple and the units; the text says which of them."""
+__all__ = ["Infeasible", "MicroBatchPlan", "plan_micro_batches"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -61,9 +58,9 @@ def plan_micro_batches(
     ...     unit_s=[2.0, 1.0, 1.0, 1.0], fixed_s=[0.0] * 4, total=20, current=[5, 5, 5, 5])
     MicroBatchPlan(counts=[3, 6, 6, 5], step_s=6.0, moved=2)
     """
-    problem = _Problem.of(unit_s, fixed_s, total, current, minimum, maximum, multiple, units)
+    problem = Problem.of(unit_s, fixed_s, total, current, minimum, maximum, multiple, units)
     deadline = _earliest(problem)
-    per_unit = _fewest_moves(problem, problem.caps(deadline))
+    per_unit = fewest_moves(problem, problem.caps(deadline))
     counts = np.empty_like(problem.now)
     counts[problem.order] = per_unit[problem.unit] * multiple
     moved = int(np.maximum(problem.now - counts[problem.order], 0).sum())
@@ -71,131 +68,7 @@ def plan_micro_batches(
     return MicroBatchPlan(counts=counts.tolist(), step_s=finish, moved=moved)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Problem:
-    """Replicas sorted by unit (``order``); counts are in multiples from here on.
-
-    Per replica (D,): ``slope`` s per multiple, ``fixed`` s, ``now`` micro-batches, ``unit``. Per unit (U,):
-    ``starts`` (its first replica), ``size``, ``low``, ``high``. ``sizes``: the different sizes.
-    """
-
-    order: Ints
-    slope: Floats
-    fixed: Floats
-    now: Ints
-    unit: Ints
-    starts: Ints
-    size: Ints
-    sizes: list[int]
-    low: Ints
-    high: Ints
-    total: int
-    multiple: int
-
-    @classmethod
-    def of(
-        cls,
-        unit_s: Sequence[float],
-        fixed_s: Sequence[float],
-        total: int,
-        current: Sequence[int],
-        minimum: int,
-        maximum: int,
-        multiple: int,
-        units: Sequence[Sequence[int]],
-    ) -> "_Problem":
-        slope, fixed = np.asarray(unit_s, dtype=float), np.asarray(fixed_s, dtype=float)
-        now = np.asarray(current, dtype=np.int64)
-        replicas = len(now)
-        if not (len(slope) == len(fixed) == replicas > 0):
-            raise ValueError(f"{len(slope)} unit and {len(fixed)} fixed times, {replicas} replicas")
-        if not (np.isfinite(slope).all() and (slope > 0).all()):
-            raise ValueError("unit times must be positive and known")
-        if not (np.isfinite(fixed).all() and (fixed >= 0).all()):
-            raise ValueError("fixed times must be known and not negative")
-        if multiple < 1:
-            raise ValueError(f"the multiple is {multiple}")
-        unit_of = _unit_of(replicas, units)
-        order = np.argsort(unit_of, kind="stable")
-        size = np.bincount(unit_of)
-        low = np.full(len(size), max(0, -(-minimum // multiple)))
-        high = np.full(len(size), (total if maximum < 0 else maximum) // multiple)
-        if total % multiple:
-            raise Infeasible(f"{total} micro-batches are no multiple of {multiple}")
-        problem = cls(
-            order=order,
-            slope=slope[order] * multiple,
-            fixed=fixed[order],
-            now=now[order],
-            unit=unit_of[order],
-            starts=np.concatenate(([0], np.cumsum(size)[:-1])),
-            size=size,
-            sizes=np.unique(size).tolist(),
-            low=low,
-            high=high,
-            total=total // multiple,
-            multiple=multiple,
-        )
-        if (low > high).any() or not problem.reachable(high):
-            raise Infeasible(
-                f"{total} micro-batches over {replicas} replicas with {minimum} to "
-                f"{maximum if maximum >= 0 else 'any number'} each, in multiples of {multiple}"
-                + (f", equal within {[list(u) for u in units]}" if units else "")
-            )
-        return problem
-
-    def times(self, counts: Ints) -> Floats:
-        """(U,) or (U, n) counts to the slowest member's finishing times, same shape."""
-        if counts.ndim == 1:
-            each = self.fixed + self.slope * counts[self.unit]
-        else:
-            each = self.fixed[:, None] + self.slope[:, None] * counts[self.unit]
-        return np.maximum.reduceat(each, self.starts, axis=0)
-
-    def caps(self, deadline: float) -> Ints:
-        """The largest count per unit with ``times(count) <= deadline``, exactly; below ``low`` if none."""
-        room = np.floor((deadline - self.fixed) / self.slope)
-        guess = np.minimum.reduceat(room, self.starts).clip(self.low - 1, self.high)
-        caps = guess.astype(np.int64)
-        caps -= (self.times(caps) > deadline) & (caps >= self.low)  # the division may round up
-        caps += (self.times(caps + 1) <= deadline) & (caps < self.high)  # or down
-        return caps
-
-    def reachable(self, caps: Ints) -> bool:
-        """Can counts between ``low`` and ``caps`` add up to the total?"""
-        if (caps < self.low).any():
-            return False
-        need = self.total - int((self.low * self.size).sum())
-        spare = caps - self.low
-        if need < 0 or int((spare * self.size).sum()) < need:
-            return False
-        if len(self.sizes) == 1:
-            return need % self.sizes[0] == 0
-        sums, mask = 1, (1 << (need + 1)) - 1  # bit n: n can be reached
-        for size in self.sizes:
-            available, chunk = int(spare[self.size == size].sum()), 1
-            while available:
-                take = min(chunk, available)
-                sums |= (sums << (take * size)) & mask
-                available, chunk = available - take, chunk * 2
-        return bool(sums >> need & 1)
-
-
-def _unit_of(replicas: int, units: Sequence[Sequence[int]]) -> Ints:
-    unit_of = np.full(replicas, -1)
-    for index, members in enumerate(units):
-        for replica in members:
-            if not 0 <= replica < replicas:
-                raise ValueError(f"rebalance unit names replica {replica} of {replicas}")
-            if unit_of[replica] >= 0:
-                raise ValueError(f"replica {replica} is in two rebalance units")
-            unit_of[replica] = index
-    alone = unit_of < 0
-    unit_of[alone] = len(units) + np.arange(int(alone.sum()))
-    return np.unique(unit_of, return_inverse=True)[1].astype(np.int64)  # empty units fall away
-
-
-def _earliest(problem: _Problem) -> float:
+def _earliest(problem: Problem) -> float:
     """The smallest finishing time for which a plan exists."""
     early = float(problem.times(problem.low).max())
     late = float((problem.fixed + problem.slope * problem.now / problem.multiple).max())
@@ -225,116 +98,3 @@ def _earliest(problem: _Problem) -> float:
         else:
             first = half + 1
     return float(values[first])
-
-
-def _fewest_moves(problem: _Problem, caps: Ints) -> Ints:
-    """Counts (U,) between ``low`` and ``caps`` that add up and keep most of the present plan."""
-    sizes = problem.sizes
-    need = problem.total - int((problem.low * problem.size).sum())
-    if len(sizes) == 1:
-        extra = {sizes[0]: need // sizes[0]}
-    else:
-        saved = {size: _Savings.of(problem, caps, size).totals() for size in sizes}
-        extra = _split(need, sizes, saved)
-    counts = problem.low.copy()
-    for size in sizes:
-        counts += _Savings.of(problem, caps, size).take(extra[size])
-    return counts
-
-
-@dataclass(frozen=True, slots=True)
-class _Savings:
-    """What each further count saves in moves, for the units of one size.
-
-    From ``low`` to ``full`` every increment saves a whole ``size * multiple``; from ``full`` to ``part`` it
-    saves something, less and less; from there to ``caps`` nothing. All (U,), equal to ``low`` elsewhere.
-    """
-
-    problem: _Problem
-    size: int
-    full: Ints
-    part: Ints
-    caps: Ints
-
-    @classmethod
-    def of(cls, problem: _Problem, caps: Ints, size: int) -> "_Savings":
-        least = np.minimum.reduceat(problem.now, problem.starts) // problem.multiple
-        most = -(-np.maximum.reduceat(problem.now, problem.starts) // problem.multiple)
-        mine = np.where(problem.size == size, caps, problem.low)
-        return cls(problem, size, least.clip(problem.low, mine), most.clip(problem.low, mine), mine)
-
-    def partial(self) -> tuple[Ints, Ints]:
-        """(saving, unit) of every increment between ``full`` and ``part``, largest saving first."""
-        steps = self.part - self.full
-        units = np.repeat(np.arange(len(steps)), steps)
-        if not len(units):
-            return np.empty(0, np.int64), units
-        first = np.repeat(np.cumsum(steps) - steps, steps)
-        count = self.full[units] + np.arange(len(units)) - first
-        now, multiple = self.problem.now, self.problem.multiple
-        members = np.split(now, self.problem.starts[1:])
-        saving = np.array(
-            [
-                np.clip(members[unit] - at * multiple, 0, multiple).sum()
-                for unit, at in zip(units, count, strict=True)
-            ]
-        )
-        ranked = np.argsort(-saving, kind="stable")
-        return saving[ranked], units[ranked]
-
-    def totals(self) -> Ints:
-        """(n + 1,): moves saved by 0, 1, ... increments, taken in the best order."""
-        whole = int((self.full - self.problem.low).sum())
-        free = int((self.caps - self.part).sum())
-        saving, _ = self.partial()
-        steps = np.concatenate(
-            (np.full(whole, self.size * self.problem.multiple), saving, np.zeros(free, np.int64))
-        )
-        return np.concatenate(([0], np.cumsum(steps)))
-
-    def take(self, increments: int) -> Ints:
-        """(U,): the best ``increments`` increments above ``low``, per unit."""
-        low = self.problem.low
-        gap = increments - int((self.full - low).sum())
-        finish = np.argsort(self.problem.times(self.full), kind="stable")
-        if gap <= 0:  # even whole savings do not fit: leave them where the work ends last
-            return self.full - low - _fill(finish[::-1], self.full - low, -gap)
-        counts = self.full.copy()
-        _, units = self.partial()
-        counts += np.bincount(units[:gap], minlength=len(counts))
-        gap -= min(gap, len(units))
-        return counts - low + _fill(finish, self.caps - counts, gap)
-
-
-def _fill(order: Ints, room: Ints, amount: int) -> Ints:
-    """``amount`` poured into ``room``, following ``order``."""
-    ordered = room[order]
-    poured = np.zeros_like(room)
-    poured[order] = np.clip(amount - (np.cumsum(ordered) - ordered), 0, ordered)
-    return poured
-
-
-def _split(need: int, sizes: list[int], saved: dict[int, Ints]) -> dict[int, int]:
-    """How many increments each size gets, so that size * increments add up to ``need`` and most is saved.
-
-    Max-plus dynamic programming over the sizes; -1 marks sums that cannot be reached.
-    """
-    best = np.full(need + 1, -1, dtype=np.int64)
-    best[0] = 0
-    chosen: list[Ints] = []
-    for size in sizes:
-        following = np.full(need + 1, -1, dtype=np.int64)
-        choice = np.zeros(need + 1, dtype=np.int64)
-        for count, gain in enumerate(saved[size][: need // size + 1]):
-            offset = count * size
-            value = np.where(best[: need + 1 - offset] >= 0, best[: need + 1 - offset] + gain, -1)
-            better = value > following[offset:]
-            following[offset:][better] = value[better]
-            choice[offset:][better] = count
-        best = following
-        chosen.append(choice)
-    extra, left = {}, need
-    for size, choice in zip(reversed(sizes), reversed(chosen), strict=True):
-        extra[size] = int(choice[left])
-        left -= size * extra[size]
-    return extra

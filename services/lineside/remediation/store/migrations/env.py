@@ -4,10 +4,11 @@ from alembic import context
 
 from lineside.remediation.store.models import Base
 
-context.configure(
-    connection=context.config.attributes["connection"],
-    target_metadata=Base.metadata,
-    render_as_batch=True,
-)
-with context.begin_transaction():
-    context.run_migrations()
+if hasattr(context, "config"):  # else the file is only imported, by a collector of tests
+    context.configure(
+        connection=context.config.attributes["connection"],
+        target_metadata=Base.metadata,
+        render_as_batch=True,
+    )
+    with context.begin_transaction():
+        context.run_migrations()
