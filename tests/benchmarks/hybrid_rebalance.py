@@ -49,6 +49,11 @@ class Watch:
         self.readers = [ProbeReader(folder / f"probe.{rank}") for rank in range(DP * PP)]
         self.processes = [psutil.Process(pid) for pid in pids]
 
+    def finished(self) -> int:
+        """Steps that rank 0 has done."""
+        live = self.readers[0].live()
+        return live.steps if live else 0
+
     def cpu_s(self) -> float:
         return sum(sum(process.cpu_times()[:2]) for process in self.processes)
 
@@ -77,7 +82,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--seconds", type=float, default=12.0)
     parser.add_argument("--slowdown", type=float, default=3.0)
-    parser.add_argument("--period-ms", type=float, default=60.0)
+    parser.add_argument("--period-ms", type=float, default=40.0)
     parser.add_argument("--plan", default="6,6,6,2")
     options, trainer = parser.parse_known_args()
     with tempfile.TemporaryDirectory() as name:
@@ -103,7 +108,7 @@ def main() -> None:
                     sys.exit(f"a rank ended with {dead[0].returncode}")
                 time.sleep(0.2)
             watch = Watch(folder, [child.pid for child in ranks])
-            while (watch.readers[0].live() or None) is None or watch.readers[0].live().steps < 3:
+            while watch.finished() < 3:
                 time.sleep(0.2)
             healthy = watch.measure("healthy", options.seconds)
             throttle = [sys.executable, "-m", "lineside.faults.throttle"]

@@ -112,7 +112,8 @@ def main() -> None:
         )
         trainer = Trainer(config, Grid.join(options.dp, options.pp, timeout), Probe.attach())
     except ValueError as mistake:
-        sys.exit(f"lineside.hybrid: {mistake}")
+        log.error("%s", mistake)
+        sys.exit(2)
     try:
         train(
             trainer,
