@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from lineside.remediation.plans.micro_batches import Infeasible, plan_micro_batches
 
 TIMES = st.one_of(st.sampled_from([1.0, 2.0, 3.0]), st.floats(0.5, 4.0))
-FIXED = st.one_of(st.just(0.0), st.floats(0.0, 3.0))
+FIXED = st.one_of(st.just(0.0), st.floats(-1.0, 3.0))
 
 
 @st.composite
@@ -97,7 +97,7 @@ def test_a_plan_that_is_already_best_stays():
         ({"unit_s": [1.0]}, "2 replicas"),
         ({"unit_s": [0.0, 1.0]}, "positive"),
         ({"unit_s": [float("nan"), 1.0]}, "positive"),
-        ({"fixed_s": [-1.0, 0.0]}, "not negative"),
+        ({"fixed_s": [float("inf"), 0.0]}, "fixed times"),
         ({"multiple": 0}, "multiple"),
         ({"units": [[0, 2]]}, "names replica 2"),
         ({"units": [[0], [0, 1]]}, "two rebalance units"),

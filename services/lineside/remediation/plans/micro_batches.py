@@ -50,9 +50,10 @@ def plan_micro_batches(
 ) -> MicroBatchPlan:
     """The plan of ``total`` micro-batches with the earliest finish, then the fewest moves from ``current``.
 
-    ``unit_s[d]`` seconds per micro-batch (> 0), ``fixed_s[d]`` seconds per step (>= 0), ``maximum`` -1: no
-    limit. ``units`` lists replicas whose counts must be equal; replicas in none of them are free. Raises
-    ``Infeasible`` where the limits cannot be met, ``ValueError`` for times that are no times.
+    ``unit_s[d]``: seconds per micro-batch (> 0). ``fixed_s[d]``: seconds per step, the intercept of a fitted
+    line, hence maybe negative. ``maximum`` -1: no limit. ``units`` lists replicas whose counts must be equal;
+    replicas in none of them are free. Raises ``Infeasible`` where the limits cannot be met, ``ValueError``
+    for times that are no times.
 
     >>> plan_micro_batches(
     ...     unit_s=[2.0, 1.0, 1.0, 1.0], fixed_s=[0.0] * 4, total=20, current=[5, 5, 5, 5])

@@ -54,8 +54,8 @@ class Problem:
             raise ValueError(f"{len(slope)} unit and {len(fixed)} fixed times, {replicas} replicas")
         if not (np.isfinite(slope).all() and (slope > 0).all()):
             raise ValueError("unit times must be positive and known")
-        if not (np.isfinite(fixed).all() and (fixed >= 0).all()):
-            raise ValueError("fixed times must be known and not negative")
+        if not np.isfinite(fixed).all():
+            raise ValueError("fixed times must be known")
         if multiple < 1:
             raise ValueError(f"the multiple is {multiple}")
         unit_of = _unit_of(replicas, units)
