@@ -16,9 +16,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lineside.contracts import StepBatch, columns
+from lineside.contracts import StepBatch
+from lineside.contracts.columns import unpack
 
 _FIELDS = ("step_s", "compute_s", "micro_batches", "tokens", "phase", "revision")
+_COLUMNS = ("rank", "step", "start_ns", *_FIELDS)
 _MOST_RANKS = 131_072
 _LEAP_NS = (
     2_000_000_000  # agents send every second: more than this between two batches is a clock jump
@@ -84,7 +86,7 @@ class Assembler:
     def add(self, batch: StepBatch) -> bool:
         """Take over a batch's rows; true if any of them was new."""
         self._advance(batch.sent_ns)
-        table = columns(batch)
+        table = {name: unpack(StepBatch, name, getattr(batch, name)) for name in _COLUMNS}
         index = self._series_of(table["rank"])
         usable = (index >= 0) & (table["step"] >= 0)
         self.counts["stray"] += int(np.count_nonzero(~usable))

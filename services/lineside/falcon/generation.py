@@ -83,9 +83,9 @@ class Generation:
         return self._close(now_ns)
 
     def health(self, now_ns: int) -> JobHealth | None:
-        """How the job is doing; None while no row of it has been looked at."""
+        """How the job is doing; None until its first step is decided: a long start-up is no stall."""
         watch = self._watch
-        if watch is None:
+        if watch is None or watch.last_step < 0:
             return None
         standing = watch.health.standing()
         state = watch.health.judge(standing, (now_ns - self._progress_ns) / 1e9)

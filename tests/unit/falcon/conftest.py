@@ -130,7 +130,7 @@ class SyntheticJob:
             for machine, ranks in enumerate(self.machines()):
                 rows = {k: v[first : first + self.steps_per_batch, ranks] for k, v in table.items()}
                 rows["rank"] = np.broadcast_to(ranks, rows["step"].shape)
-                sent = int(rows["start_ns"][-1, 0] + rows["step_s"][-1, 0] * 1e9)
+                sent = int(rows["start_ns"][-1, 0] + np.nan_to_num(rows["step_s"][-1, 0]) * 1e9)
                 made.append(
                     make_batch(
                         {k: v.ravel() for k, v in rows.items()},
