@@ -81,7 +81,7 @@ class Feed:
 
     def _run(self) -> None:
         while not self._stop.wait(0.05):
-            for _ in range(self._rate // 20):
+            for _ in range(self._rate // 40):  # twenty times a second, two topics
                 self.one(JOBS[sum(self.count.values()) // 2 % len(JOBS)])
             self._publisher.poll()
 
@@ -134,7 +134,7 @@ class Starter:
             "LINESIDE_TOPIC_PREFIX": bus._cluster.prefix,
             "LINESIDE_PARTITIONS": str(bus.partitions),
             "LINESIDE_SNAPSHOT_INTERVAL_S": "1",
-            "LINESIDE_SESSION_TIMEOUT_S": "6",
+            "LINESIDE_SESSION_TIMEOUT_S": "4",
             "LINESIDE_LAG_INTERVAL_S": "1",
             "LINESIDE_METRICS_PORT": "-1",
         }

@@ -16,6 +16,7 @@ from .counting import EVERY, expected_fault
 from .harness import Feed, Saved, Starter, saved, wait_for
 
 RATE = 240
+"""Records a second, over all jobs and both topics."""
 
 
 def _fault_ids(bus: KafkaBus) -> set[str]:
@@ -32,9 +33,9 @@ def _one_ended(
     """A worker alone: caught up, working a while, then ended by ``how``."""
     worker = start(bus, name)
     sent = feed.count.total()
-    wait_for(lambda: state.counts().total() >= sent, 60, f"{name} caught up, see {worker.log}")
+    wait_for(lambda: state.counts().total() >= sent, 180, f"{name} caught up, see {worker.log}")
     version = state.version
-    wait_for(lambda: state.read() is not None and state.version > version, 20, "another snapshot")
+    wait_for(lambda: state.read() is not None and state.version > version, 60, "another snapshot")
     code = worker.end(signal.Signals(how))
     assert code == (0 if how == signal.SIGTERM else -signal.SIGKILL), worker.log.read_text()
 
@@ -42,9 +43,9 @@ def _one_ended(
 def _second_joins(bus: KafkaBus, state: Saved, feed: Feed, start: Starter, name: str) -> None:
     """A second worker joins and leaves while the first goes on."""
     worker = start(bus, name)
-    wait_for(lambda: worker.said("seated"), 40, f"{name} got partitions")
+    wait_for(lambda: worker.said("seated"), 180, f"{name} got partitions")
     sent = feed.count.total()
-    wait_for(lambda: state.counts().total() >= sent, 60, f"caught up with {name}")
+    wait_for(lambda: state.counts().total() >= sent, 180, f"caught up with {name}")
     worker.end(random.choice((signal.SIGTERM, signal.SIGKILL)))
 
 
@@ -52,14 +53,15 @@ def _exactly_once(bus: KafkaBus, start: Starter, rounds: int) -> None:
     with saved(bus) as state:
         with Feed(bus, RATE) as feed:
             for n in range(rounds):
-                _one_ended(bus, state, feed, start, f"stopped-{n}", signal.SIGTERM)
                 _one_ended(bus, state, feed, start, f"killed-{n}", signal.SIGKILL)
+                if n < rounds - 1:  # the last one stopped is "first", below
+                    _one_ended(bus, state, feed, start, f"stopped-{n}", signal.SIGTERM)
             first = start(bus, "first")
             sent = feed.count.total()
-            wait_for(lambda: state.counts().total() >= sent, 60, "the first caught up")
+            wait_for(lambda: state.counts().total() >= sent, 180, "the first caught up")
             for n in range(rounds):
                 _second_joins(bus, state, feed, start, f"second-{n}")
-        wait_for(lambda: state.counts() == feed.count, 60, "every record applied")
+        wait_for(lambda: state.counts() == feed.count, 180, "every record applied")
         assert first.end(signal.SIGTERM) == 0, first.log.read_text()
         tallies = state.read()
     for (job_id, kind), total in feed.total.items():
@@ -73,11 +75,12 @@ def _exactly_once(bus: KafkaBus, start: Starter, rounds: int) -> None:
     }
 
 
+@pytest.mark.timeout(900)  # a minute on a quiet machine; what it waits for has its own deadlines
 def test_every_record_counts_once_over_stops_kills_and_joins(bus: KafkaBus, start: Starter) -> None:
     _exactly_once(bus, start, rounds=2)
 
 
 @pytest.mark.kill
-@pytest.mark.timeout(1200)
+@pytest.mark.timeout(1800)
 def test_every_record_counts_once_over_ten_of_each(bus: KafkaBus, start: Starter) -> None:
     _exactly_once(bus, start, rounds=10)
