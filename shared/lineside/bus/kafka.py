@@ -126,7 +126,7 @@ class KafkaAdmin:
         self._cluster = cluster
         self._partitions = partitions
         self._replication = replication
-        self._client = AdminClient({**cluster.client(), "log_level": 0})
+        self._client = AdminClient(cluster.admin())
 
     def ensure_topics(self, topics: Sequence[Topic]) -> list[str]:
         self._reject_mismatch(topics, self._existing())
@@ -200,11 +200,11 @@ class KafkaAdmin:
         ]
         deadline = time.monotonic() + self._cluster.answer_s
         while waiting and time.monotonic() < deadline:
-            # Briefly, for librdkafka waits out the time-out once it has met a partition without leader.
             asked = self._client.list_offsets(dict.fromkeys(waiting, LATEST), request_timeout=0.5)
             waiting = [at for at, future in asked.items() if future.exception() is not None]
             if waiting:
                 time.sleep(0.02)
+                self._existing()  # else librdkafka remembers that there was no leader
 
     def _refused(self, name: str, error: KafkaException) -> BusError:
         if error.args[0].code() == KafkaError.INVALID_REPLICATION_FACTOR:

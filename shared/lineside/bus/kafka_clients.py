@@ -111,6 +111,11 @@ class Cluster:
             **self.settings,
         }
 
+    def admin(self) -> dict[str, Any]:
+        # Its errors are raised, so it need not log them. New topics settle within milliseconds.
+        hasty = {"retry.backoff.ms": 20, "retry.backoff.max.ms": 100}
+        return {**self.client(), **hasty, "log_level": 0}
+
     def producer(self, voice: "Voice", queue_records: int) -> dict[str, Any]:
         own = {"queue.buffering.max.messages": queue_records, "error_cb": voice.error}
         return {**_PRODUCER, **self.client(), **own, "logger": _librdkafka}

@@ -155,7 +155,7 @@ class KafkaReader:
         self._cluster = cluster
         self._patience_s = patience_s
         self._voice = Voice(cluster, "reader")
-        self._admin = AdminClient({**cluster.client(), "log_level": 0})
+        self._admin = AdminClient(cluster.admin())
         self._idle: list[Consumer] = []
 
     def bounds(self, topic: TopicName, partition: int) -> tuple[int, int]:

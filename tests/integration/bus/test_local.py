@@ -20,7 +20,7 @@ from lineside.bus.local_errors import BrokerExited, FolderInUse, PortTaken
 from lineside.contracts import TOPICS, TopicName
 
 JOBS = TopicName.JOBS
-DEADLINE_S = 60.0
+DEADLINE_S = 180.0  # a JVM starts in 2 s on an idle machine
 
 
 def until(condition: Callable[[], object]) -> None:
