@@ -31,7 +31,7 @@ MACHINES, RANKS_PER_MACHINE = 2, 4
 REPLICAS, STAGES = 4, 2
 WORLD = MACHINES * RANKS_PER_MACHINE
 MICRO_BATCHES = 20
-PAD_MS = 10
+PAD_MS = 15
 SLOWDOWN = 3.0
 ENOUGH_STEPS = 50
 WARM_UP_STEPS = 12
@@ -40,7 +40,7 @@ UNAVAILABLE = 69
 
 POLICY = {
     # Long enough that 50 slow steps are seen before the cure: the demo wants to measure them.
-    "LINESIDE_REBALANCE_COST_S": "20",
+    "LINESIDE_REBALANCE_COST_S": "22",
     # Minutes in production; here nobody wants to wait for them.
     "LINESIDE_UNDO_HOLD_S": "3",
     "LINESIDE_VERIFY_STEPS": str(ENOUGH_STEPS),
