@@ -194,7 +194,10 @@ class KafkaReader:
         """librdkafka tells a missing topic and one without leader yet by the same error."""
         if not (is_absent(error.args[0]) or is_electing(error.args[0])):
             return
-        known = self._admin.list_topics(at.topic, self._cluster.answer_s).topics[at.topic]
+        try:
+            known = self._admin.list_topics(at.topic, self._cluster.answer_s).topics[at.topic]
+        except KafkaException as silence:
+            raise self._cluster.unavailable(silence) from silence
         if known.error or at.partition not in known.partitions:
             raise BusMisuse(
                 f"there is no partition {at.partition} of {at.topic}: create the topics with "
@@ -219,6 +222,7 @@ class KafkaReader:
                 batch = consumer.consume(500, 0.05)
                 if batch:
                     heard = time.monotonic()
+                    self._voice.back()
                 elif time.monotonic() - heard > self._patience_s:
                     raise BusUnavailable(
                         f"nothing from Kafka at {self._cluster.bootstrap} for {self._patience_s:.0f} s"
