@@ -29,7 +29,6 @@ log = logging.getLogger("lineside.stream")
 P = ParamSpec("P")
 T = TypeVar("T")
 
-
 Offsets = dict[TopicName, int]
 
 _WAITING = 2000
@@ -66,6 +65,7 @@ class Attendant:
         self.failed_saves = 0
         self._saved_s: float | None = None
         self._suspended = False
+        self._closed = False
         self._saving = asyncio.Lock()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="log")
 
@@ -78,6 +78,7 @@ class Attendant:
             log.info("seated on partitions %s", sorted(wanted))
         for number in self.seats.keys() - wanted:
             self.seats.pop(number).left = True
+            metrics.gauge("lineside_lag_records", 0, str(number))
         for number in wanted - self.seats.keys():
             self.seats[number] = Seat(number)
         for seat in self.seats.values():
@@ -85,7 +86,7 @@ class Attendant:
         metrics.gauge("lineside_partitions_assigned", len(self.seats))
 
     def suspend(self) -> None:
-        """The group is sharing out anew: nothing is applied until ``assign``."""
+        """The group is sharing out anew: what is delivered waits for ``assign``."""
         self._suspended = True
         for seat in self.seats.values():
             seat.live = False
@@ -144,6 +145,8 @@ class Attendant:
                 bounds = await self._in_thread(self.worker.bounds, seat.number)
                 self.reachable = True
             except Exception as error:
+                if self._closed:
+                    return
                 if self.reachable:
                     log.warning("cannot look at the log: %s", error)
                 self.reachable = False
@@ -152,10 +155,9 @@ class Attendant:
             if at and seat.live:
                 self._compare(seat, at, {topic: end for topic, (_, end) in bounds.items()})
             metrics.gauge("lineside_lag_records", seat.lag, str(seat.number))
-        metrics.gauge(
-            "lineside_jobs_tracked",
-            sum(s.partition.jobs for s in self.seats.values() if s.partition),
-        )
+        jobs = sum(seat.partition.jobs for seat in self.seats.values() if seat.partition)
+        metrics.gauge("lineside_jobs_tracked", jobs)
+        metrics.gauge("lineside_last_event_age_seconds", self.worker.last_event_age_s() or 0.0)
 
     def _compare(self, seat: Seat, at: Offsets, ends: Offsets) -> None:
         """``at``: where ``seat`` stood before ``ends`` were asked for."""
@@ -178,6 +180,7 @@ class Attendant:
         if tasks:
             await asyncio.wait(tasks, timeout=timeout_s / 2)
         saved = await self.save(timeout_s)
+        self._closed = True
         self._thread.submit(self.worker.close)
         self._thread.shutdown(wait=False)
         return saved
@@ -244,11 +247,13 @@ class Attendant:
             if (partition := seat.partition) is None or not partition.changed:
                 return None
             try:
-                return partition, partition.snapshot()
+                snapshot = partition.snapshot()
             except Exception:
                 metrics.increment("lineside_snapshot_failures_total")
                 log.exception("partition %d cannot be saved", seat.number)
                 return None
+            metrics.gauge("lineside_snapshot_bytes", snapshot.size, str(seat.number))
+            return partition, snapshot
 
     def _start_over(self) -> None:
         for seat in self.seats.values():

@@ -5,6 +5,7 @@ anything that speaks of them is saved, ``settle`` makes sure that the broker has
 """
 
 import logging
+import threading
 from collections import deque
 
 from lineside.bus import BusMisuse, Publisher, QueueFull
@@ -26,6 +27,7 @@ class Outbox:
     def __init__(self, publisher: Publisher) -> None:
         self._publisher = publisher
         self._waiting: deque[WireMessage] = deque()
+        self._order = threading.Lock()
         self._failed = publisher.failed()
 
     @property
@@ -36,30 +38,32 @@ class Outbox:
     def put(self, message: WireMessage) -> bool:
         """Send ``message`` as soon as there is room. False where it can never be sent (too large): then it
         is logged and dropped."""
-        if not self._waiting:
-            try:
-                self._publisher.publish(message)
-                return True
-            except QueueFull:
-                pass
-            except BusMisuse as error:
-                log.error("cannot send %s of %r: %s", message.topic, message.key, error)
-                return False
-        self._waiting.append(message)
-        return True
+        with self._order:
+            if not self._waiting:
+                try:
+                    self._publisher.publish(message)
+                    return True
+                except QueueFull:
+                    pass
+                except BusMisuse as error:
+                    _refused(message, error)
+                    return False
+            self._waiting.append(message)
+            return True
 
     def poll(self) -> None:
         """Let deliveries complete and move on what waits. Never blocks."""
         self._publisher.poll()
-        while self._waiting:
-            message = self._waiting[0]
-            try:
-                self._publisher.publish(message)
-            except QueueFull:
-                return
-            except BusMisuse as error:
-                log.error("cannot send %s of %r: %s", message.topic, message.key, error)
-            self._waiting.popleft()
+        with self._order:
+            while self._waiting:
+                message = self._waiting[0]
+                try:
+                    self._publisher.publish(message)
+                except QueueFull:
+                    return
+                except BusMisuse as error:
+                    _refused(message, error)
+                self._waiting.popleft()
 
     def settle(self, timeout_s: float) -> bool:
         """Wait until all that was put is acknowledged; False after ``timeout_s``.
@@ -76,3 +80,7 @@ class Outbox:
 
     def close(self) -> None:
         self._publisher.close()
+
+
+def _refused(message: WireMessage, error: BusMisuse) -> None:
+    log.error("cannot send %s of %r: %s", message.topic, message.key, error)

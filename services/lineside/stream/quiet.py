@@ -2,6 +2,7 @@
 
 import logging
 import time
+from collections.abc import Callable
 
 _AGAIN_S = 30.0
 _LOUD = ("aiokafka", "faust", "mode")
@@ -10,14 +11,15 @@ _LOUD = ("aiokafka", "faust", "mode")
 class Seldom(logging.Filter):
     """Passes a record whose logger, place and level did not speak for ``_AGAIN_S`` seconds."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
+        self._clock = clock
         self._spoken: dict[tuple[str, int, int], float] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
         if record.name.partition(".")[0] not in _LOUD:
             return True
-        key, now_s = (record.pathname, record.lineno, record.levelno), time.monotonic()
+        key, now_s = (record.pathname, record.lineno, record.levelno), self._clock()
         if now_s - self._spoken.get(key, -_AGAIN_S) < _AGAIN_S:
             return False
         self._spoken[key] = now_s

@@ -41,12 +41,11 @@ class Readiness:
 
     def _numbers(self, attendant: Attendant) -> dict[str, Any]:
         seats, worker = list(attendant.seats.values()), attendant.worker
-        age_s = (time.time_ns() - worker.last_event_ns) / 1e9 if worker.last_event_ns >= 0 else None
         return {
             "partitions": sorted(seat.number for seat in seats),
             "jobs": sum(seat.partition.jobs for seat in seats if seat.partition),
             "lag_records": sum(seat.lag for seat in seats if seat.lag > 0),
-            "last_event_age_s": age_s,
+            "last_event_age_s": worker.last_event_age_s(),
             "record_s": worker.busy_s / worker.applied if worker.applied else None,
             "records_applied": worker.applied,
             "dead_letters": worker.dead_letters,

@@ -39,6 +39,11 @@ class Snapshot:
     states: dict[str, WireMessage]
     cursor: WireMessage
 
+    @property
+    def size(self) -> int:
+        """Bytes, without keys and headers."""
+        return sum(len(m.value or b"") for m in (*self.states.values(), self.cursor))
+
 
 @dataclass(frozen=True, slots=True)
 class Stored:

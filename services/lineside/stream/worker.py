@@ -110,6 +110,10 @@ class Worker:
                 self.outbox.put(snap.cursor)
         return saved if self._settled(deadline) else [False] * len(taken)
 
+    def last_event_age_s(self) -> float | None:
+        """How old the newest applied record is, by the broker's clock against ours; None without any."""
+        return None if self.last_event_ns < 0 else (time.time_ns() - self.last_event_ns) / 1e9
+
     def close(self) -> None:
         self.outbox.close()
         self._reader.close()

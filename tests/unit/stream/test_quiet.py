@@ -1,24 +1,20 @@
 import logging
 
-import pytest
-
-from lineside.stream import quiet
-from lineside.stream.quiet import Seldom
+from lineside.stream.quiet import _AGAIN_S, Seldom
 
 
 def record(name: str, line: int = 1, level: int = logging.ERROR) -> logging.LogRecord:
     return logging.LogRecord(name, level, "fetcher.py", line, "gone", (), None)
 
 
-def test_a_library_says_the_same_once_in_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_library_says_the_same_once_in_a_while() -> None:
     now_s = 1000.0
-    monkeypatch.setattr(quiet.time, "monotonic", lambda: now_s)
-    seldom = Seldom()
+    seldom = Seldom(lambda: now_s)
     said = [seldom.filter(record("aiokafka.consumer.fetcher")) for _ in range(3)]
     assert said == [True, False, False]
     assert seldom.filter(record("aiokafka.consumer.fetcher", line=2))
     assert seldom.filter(record("aiokafka.consumer.fetcher", level=logging.WARNING))
-    now_s += quiet._AGAIN_S
+    now_s += _AGAIN_S
     assert seldom.filter(record("aiokafka.consumer.fetcher"))
 
 
