@@ -20,6 +20,7 @@ from lineside.bus.local_errors import BrokerExited, FolderInUse, PortTaken
 from lineside.contracts import TOPICS, TopicName
 
 JOBS = TopicName.JOBS
+Cli = Callable[..., subprocess.Popen[str]]
 DEADLINE_S = 180.0  # a JVM starts in 2 s on an idle machine
 
 
@@ -36,22 +37,34 @@ def ready_bus(kafka: LocalKafka) -> KafkaBus:
     return bus
 
 
-def cli(*words: str) -> subprocess.Popen[str]:
-    program = "from lineside.bus.commands import kafka; kafka()"
-    return subprocess.Popen(
-        [sys.executable, "-c", program, *words],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
     """A data folder whose broker, if a failing test left one, is stopped."""
     yield tmp_path / "kafka"
     if running := find(tmp_path / "kafka"):
         stop(running)
+
+
+@pytest.fixture
+def cli(folder: Path) -> Iterator[Cli]:
+    """Runs ``lineside kafka WORD --data folder ...``; what a failing test left running is ended."""
+    started: list[subprocess.Popen[str]] = []
+
+    def run(word: str, *options: str) -> subprocess.Popen[str]:
+        program = "from lineside.bus.commands import kafka; kafka()"
+        command = subprocess.Popen(
+            [sys.executable, "-c", program, word, "--data", str(folder), *options],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        started.append(command)
+        return command
+
+    yield run
+    for command in started:
+        with command:
+            command.kill()
 
 
 def test_data_stays_between_starts(folder: Path) -> None:
@@ -112,30 +125,30 @@ def test_the_broker_dies_with_its_starter(folder: Path) -> None:
     assert find(folder) is None
 
 
-def test_two_starters_at_once_make_one_broker_that_stays(folder: Path) -> None:
-    starters = [cli("start", "--data", str(folder), "--json") for _ in range(2)]
+def test_two_starters_at_once_make_one_broker_that_stays(folder: Path, cli: Cli) -> None:
+    starters = [cli("start", "--json") for _ in range(2)]
     told = [starter.communicate(timeout=DEADLINE_S) for starter in starters]
     assert [starter.returncode for starter in starters] == [0, 0], told
     states = [json.loads(out) for out, _ in told]
     assert states[0]["pid"] == states[1]["pid"]
     assert sorted(state["started"] for state in states) == [False, True]
 
-    status = cli("status", "--data", str(folder), "--json")
+    status = cli("status", "--json")
     state = json.loads(status.communicate(timeout=DEADLINE_S)[0])
     assert (status.returncode, state["running"], state["answers"]) == (0, True, True)
 
     running = find(folder)
     assert running is not None
-    stopper = cli("stop", "--data", str(folder), "--json")
+    stopper = cli("stop", "--json")
     assert json.loads(stopper.communicate(timeout=DEADLINE_S)[0]) == {"stopped": True}
     assert not running.alive()
-    status = cli("status", "--data", str(folder))
+    status = cli("status")
     assert "no Kafka runs" in status.communicate(timeout=DEADLINE_S)[0]
     assert status.returncode == 3
 
 
-def test_in_the_foreground_it_stops_with_the_command(folder: Path) -> None:
-    command = cli("start", "--data", str(folder), "--foreground")
+def test_in_the_foreground_it_stops_with_the_command(folder: Path, cli: Cli) -> None:
+    command = cli("start", "--foreground")
     assert command.stdout is not None
     assert "Kafka started at" in command.stdout.readline()
     running = find(folder)
