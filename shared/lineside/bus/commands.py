@@ -48,24 +48,20 @@ def start(
     Starting one that runs is no error. Example: lineside kafka start --port 9092
     """
     folder = data or default_data()
-    if (running := find(folder)) and not foreground:
-        _tell_started(running, "already running", as_json)
-        return
     if port is None:
         port = _KAFKA_PORT if is_free(_KAFKA_PORT) else 0
-    broker = LocalKafka(folder, port, stays=not foreground)
     if foreground:
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        _stay(LocalKafka(folder, port), as_json)
+        return
+    running = find(folder)
+    broker = LocalKafka(folder, port, stays=True)
     try:
-        broker.start()
-        _tell_started(broker.running, "started", as_json)
+        started = running or broker.start().running
     except BusError as error:
-        if (running := find(folder)) and not foreground:  # another starter was faster
-            _tell_started(running, "already running", as_json)
-            return
-        _fail(error)
-    if foreground:
-        _stay(broker)
+        if (running := find(folder)) is None:
+            _fail(error)
+        started = running  # another starter was faster
+    _tell_started(started, "already running" if running else "started", as_json)
 
 
 @kafka.command()
@@ -155,16 +151,21 @@ def list_topics(bootstrap: Bootstrap = None, as_json: AsJson = False) -> None:
         typer.echo(f"{bus.prefix + name:34} {count:14} {kept}")
 
 
-def _stay(broker: LocalKafka) -> None:
-    """Until Ctrl-C or SIGTERM, or until the broker ends by itself."""
+def _stay(broker: LocalKafka, as_json: bool) -> None:
+    """Run it until Ctrl-C or SIGTERM, or until it ends by itself."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
+        _tell_started(broker.start().running, "started", as_json)
         code = broker.wait()
-        typer.echo(f"Kafka ended with code {code}: see {broker.data_dir / 'kafka.log'}", err=True)
-        raise typer.Exit(1)
+    except BusError as error:
+        _fail(error)
     except KeyboardInterrupt:
         typer.echo("stopping Kafka", err=True)
+        return
     finally:
         broker.stop()
+    typer.echo(f"Kafka ended with code {code}: see {broker.data_dir / 'kafka.log'}", err=True)
+    raise typer.Exit(1)
 
 
 def _tell_started(running: Running, how: str, as_json: bool) -> None:

@@ -126,7 +126,7 @@ class LocalKafka:
             # Nothing is worth an orderly end where the data goes too.
             processes.stop([self._child], 0.0 if self._temporary else STOP_S)
             self._child = None
-        forget(self.data_dir)
+            forget(self.data_dir)
         self._running = None
         if self._temporary:
             shutil.rmtree(self.data_dir, ignore_errors=True)
