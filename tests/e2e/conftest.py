@@ -92,6 +92,11 @@ class Demo:
         self._reader.join(10)
         return self.process.returncode
 
+    def close(self) -> None:
+        self._reader.join(10)
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+
     def summary(self) -> dict[str, Any]:
         found: dict[str, Any] = json.loads((self.out / "summary.json").read_text())
         return found
@@ -115,3 +120,4 @@ def demo(tmp_path: Path) -> Iterator[Callable[..., Demo]]:
             except subprocess.TimeoutExpired:
                 running.process.kill()
                 running.process.wait()
+        running.close()

@@ -101,7 +101,9 @@ def demo(
         console.print(incident_table(scene.incident))
     verdict = "[green]passed[/]" if summary["passed"] else f"[red]failed[/]: {summary['verdict']}"
     console.print(
-        f"{verdict} · {out / 'summary.json'} · evidence: {out / 'recording.jsonl'}", highlight=False
+        f"{verdict} · {out / 'summary.json'} · evidence: {out / 'recording.jsonl'}",
+        highlight=False,
+        soft_wrap=True,
     )
     raise typer.Exit(0 if summary["passed"] else 1)
 

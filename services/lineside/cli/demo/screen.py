@@ -46,7 +46,8 @@ class Screen:
         if self._console.is_terminal:
             self._refresh()
         else:
-            self._console.print(f"{at_s:6.1f} s  {text}", highlight=False, markup=False)
+            line = f"{at_s:6.1f} s  {text}"
+            self._console.print(line, highlight=False, markup=False, soft_wrap=True)
 
     def status(self, text: str, step_times_s: list[float]) -> None:
         """What is going on now, with the newest step times."""
