@@ -6,7 +6,8 @@ import msgspec
 import numpy as np
 import pytest
 
-from lineside.contracts import JobState, Phase, fault_event, fault_id
+from lineside.contracts import JobState, Mesh, Phase, fault_event, fault_id
+from lineside.contracts.columns import column_specs
 from lineside.falcon.config import FalconConfig
 from lineside.falcon.detector import FalconDetector
 
@@ -265,6 +266,28 @@ def test_without_a_job_rows_wait_thirty_seconds(synthetic, watch):
     assert (fault.suspects[0].id, fault.suspects[0].machine_id) == ("3", "machine-1")
     assert fault.suspects[0].device is None
     assert "replica_unit_s" not in fault.evidence
+
+
+def test_a_slow_start_does_not_cost_the_topology(synthetic, watch):
+    """Agents publish empty batches while ranks import for minutes, and the launcher may call the job running
+    before its trainers have declared the mesh."""
+    job = synthetic.but(slow=only(3, 2.0, 90), steps=150)
+    first = job.batches()[0]
+    nothing = [
+        msgspec.structs.replace(
+            first,
+            sent_ns=first.sent_ns - ago * 10**9,
+            **{name: b"" for name in column_specs(type(first))},
+        )
+        for ago in range(120, 0, -1)
+    ]
+    unarranged = msgspec.structs.replace(job.job(), mesh=Mesh())
+    few = job.batches()[:4]
+    run = watch([job.job(JobState.STARTING), *nothing, unarranged, *few, job.job(), *job.batches()[4:]],
+                now_ns=first.sent_ns - 130 * 10**9)  # fmt: skip
+    assert run.detector.counters["without_job"] == 0
+    (fault,) = run.of("onset")
+    assert fault.evidence["replica_unit_s"]
 
 
 def test_what_waits_for_a_job_is_bounded(synthetic, watch):
