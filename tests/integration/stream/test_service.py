@@ -2,6 +2,7 @@
 
 import json
 import signal
+import socket
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -60,8 +61,8 @@ def test_readiness_tells_what_the_worker_does(bus: KafkaBus, start: Starter) -> 
 def test_a_worker_waits_for_its_broker_and_outlives_an_outage(
     tmp_path: Path, start: Starter
 ) -> None:
-    with LocalKafka(tmp_path / "kafka") as kafka:
-        port = int(kafka.bootstrap.split(":")[1])
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
     broker = LocalKafka(tmp_path / "kafka", port=port)
     bus = KafkaBus(f"127.0.0.1:{port}", prefix="p.", partitions=2)
     worker = start(bus, "early", LINESIDE_METRICS_PORT="0")

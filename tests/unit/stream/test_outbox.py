@@ -1,6 +1,7 @@
 """Messages on their way out: none lost, none out of order, whoever moves them on."""
 
 import threading
+import time
 
 from lineside.bus import QueueFull
 from lineside.bus.memory import MemoryBus, MemoryPublisher
@@ -19,6 +20,7 @@ class Moody(MemoryPublisher):
         self.asked += 1
         if self.asked % 3:
             raise QueueFull("no room")
+        time.sleep(0.0002)  # long enough for another thread to come between
         super().publish(message)
 
 
@@ -32,7 +34,7 @@ def test_two_threads_move_on_what_waits_without_loss_or_disorder() -> None:
 
     poller = threading.Thread(target=poll)
     poller.start()
-    wires = [steps("a", n) for n in range(300)]
+    wires = [steps("a", n) for n in range(100)]
     for wire in wires:
         outbox.put(wire)
     while not outbox.settle(0.1):
