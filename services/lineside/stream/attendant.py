@@ -122,8 +122,7 @@ class Attendant:
                 self._start_over()
                 saved = [False] * len(taken)
             for (partition, snapshot), done in zip(taken, saved, strict=True):
-                if not done:
-                    partition.not_saved(snapshot)
+                (partition.saved if done else partition.not_saved)(snapshot)
                 metrics.increment(
                     "lineside_snapshots_total" if done else "lineside_snapshot_failures_total"
                 )

@@ -32,11 +32,14 @@ from lineside.contracts import (
 from lineside.stream.detector import Finding, JobDetector
 from lineside.stream.processor import Processor
 from lineside.stream.snapshot import (
-    CURSOR,
+    PART_BYTES,
+    RESERVED,
     Snapshot,
     Stored,
     cursor_message,
+    in_parts,
     job_message,
+    removals,
     tombstone,
 )
 
@@ -75,6 +78,10 @@ class _Tracked:
     now_ns: int = -1
     ended: bool = False
     changed: bool = True
+    parts: set[bytes] = field(default_factory=set)
+    """Keys of all parts of its states that may stand on the topic."""
+    needless: set[bytes] = field(default_factory=set)
+    """Those of them that no record speaks of any more."""
 
     def expired(self, now_ns: int) -> bool:
         return now_ns - self.now_ns > (ENDED_KEPT_NS if self.ended else SILENT_KEPT_NS)
@@ -83,15 +90,18 @@ class _Tracked:
 class Partition:
     """The detectors of all jobs on one partition. ``positions[t]`` is the next offset of input ``t``."""
 
-    def __init__(self, processor: Processor, partition: int, partitions: int) -> None:
+    def __init__(
+        self, processor: Processor, partition: int, partitions: int, part_bytes: int = PART_BYTES
+    ) -> None:
         self.number = partition
         self.positions: dict[TopicName, int] = {}
         self.now_ns = -1
         self.changed = False
         self._processor = processor
         self._partitions = partitions
+        self._part_bytes = part_bytes
         self._jobs: dict[str, _Tracked] = {}
-        self._dropped: set[str] = set()
+        self._dropped: dict[str, set[bytes]] = {}  # jobs to forget, with their parts
 
     @property
     def jobs(self) -> int:
@@ -118,7 +128,8 @@ class Partition:
                 detector = self._processor.make(job_id)
             offsets = {TopicName(topic): offset for topic, offset in state.offsets.items()}
             ended = job_id in stored.ended
-            self._jobs[job_id] = _Tracked(detector, offsets, state.now_ns, ended, changed=False)
+            parts = set(stored.parts.get(job_id, ()))
+            self._jobs[job_id] = _Tracked(detector, offsets, state.now_ns, ended, False, parts)
         for topic in self._processor.inputs:
             (first, end), start = bounds[topic], stored.start(topic)
             self.positions[topic] = first if start is None else min(start, end)
@@ -188,17 +199,23 @@ class Partition:
         name, number = self._processor.name, self.number
         expired = {j for j, t in self._jobs.items() if t.expired(self.now_ns)}
         changed = {j: t for j, t in self._jobs.items() if t.changed and j not in expired}
-        states = {
-            job_id: job_message(name, number, job_id, t.offsets, t.now_ns, t.detector.snapshot())
-            for job_id, t in changed.items()
-        }
+        states: dict[str, WireMessage] = {}
+        parts: dict[str, list[WireMessage]] = {}
+        for job_id, t in changed.items():
+            made, state = in_parts(name, number, job_id, t.detector.snapshot(), self._part_bytes)
+            states[job_id] = job_message(name, number, job_id, t.offsets, t.now_ns, state)
+            keys = {message.key for message in made}
+            parts[job_id] = made + removals(number, t.needless - keys)
+            t.parts |= keys
         for job_id in expired:
-            del self._jobs[job_id]
-        dropped = (self._dropped | expired) - self._jobs.keys()
+            self._dropped[job_id] = self._jobs.pop(job_id).parts
         for tracked in changed.values():
             tracked.changed = False
-        self.changed, self._dropped = False, set()
-        states |= {job_id: tombstone(name, number, job_id) for job_id in dropped}
+        for job_id, keys in self._dropped.items():
+            if job_id not in self._jobs:
+                states[job_id] = tombstone(name, number, job_id)
+                parts[job_id] = removals(number, keys)
+        self.changed, self._dropped = False, {}
         cursor = cursor_message(
             name,
             number,
@@ -207,7 +224,14 @@ class Partition:
             jobs={job_id: tracked.offsets for job_id, tracked in self._jobs.items()},
             ended=[job_id for job_id, tracked in self._jobs.items() if tracked.ended],
         )
-        return Snapshot(number, states, cursor)
+        return Snapshot(number, states, cursor, parts)
+
+    def saved(self, snapshot: Snapshot) -> None:
+        """``snapshot`` is acknowledged: parts that only older ones spoke of can go."""
+        for job_id in snapshot.states:
+            if tracked := self._jobs.get(job_id):
+                current = snapshot.part_keys(job_id)
+                tracked.needless, tracked.parts = tracked.parts - current, current
 
     def not_saved(self, snapshot: Snapshot) -> None:
         """``snapshot`` did not reach the log: the next one holds its jobs again."""
@@ -216,7 +240,7 @@ class Partition:
             if tracked := self._jobs.get(job_id):
                 tracked.changed = True
             else:
-                self._dropped.add(job_id)
+                self._dropped[job_id] = {part.key for part in snapshot.parts.get(job_id, ())}
 
     def _track(self, job_id: str) -> _Tracked:
         tracked = self._jobs.get(job_id)
@@ -227,8 +251,8 @@ class Partition:
                     f"job {job_id!r} belongs on partition {home}, not {self.number}: "
                     f"partition by murmur2 of the job_id (librdkafka: partitioner=murmur2_random)"
                 )
-            if job_id.startswith(f"{CURSOR}/"):
-                raise ContractError(f"a job_id must not start with {CURSOR + '/'!r}")
+            if job_id.startswith(RESERVED):
+                raise ContractError(f"a job_id must not start with {' or '.join(RESERVED)}")
             offsets = tracked.offsets if tracked else {}
             tracked = self._jobs[job_id] = _Tracked(self._processor.make(job_id), offsets)
         return tracked
@@ -240,8 +264,7 @@ class Partition:
         job_id = message.key.decode(errors="replace")
         tracked = self._jobs.get(job_id)
         if tracked and message.offset >= tracked.offsets.get(message.topic, 0):
-            del self._jobs[job_id]
-            self._dropped.add(job_id)
+            self._dropped[job_id] = self._jobs.pop(job_id).parts
 
     def _message(self, finding: Finding) -> WireMessage:
         if isinstance(finding, Fault):

@@ -1,18 +1,25 @@
 """Snapshots as they stand on ``detector-state.v1``: one record per job, then the partition's cursor.
 
+A state that is too large for one record (about 1 kB a rank for FALCON, so jobs of thousands of ranks) is
+cut into parts, sent and acknowledged before the job's record, which says how many there are and their
+checksum. The checksum is in the parts' keys, so no set is ever written over by another, be it half written
+or by a worker that was overtaken; parts that no record speaks of any more are removed with the next snapshot.
+
 The cursor is sent only after the states it speaks of are acknowledged. It lists their offsets, because a
 worker that was overtaken (stopped for longer than its session, then woken) may still write a state that is
 older than the one the cursor relies on; the reader then starts that much earlier instead of losing what
 lies between.
 """
 
+import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import msgspec
 
 from lineside.bus import Message
 from lineside.contracts import (
+    TOPICS,
     ContractError,
     DetectorState,
     TopicName,
@@ -22,6 +29,12 @@ from lineside.contracts import (
 )
 
 CURSOR = "cursor"
+PART = "part"
+RESERVED = (f"{CURSOR}/", f"{PART}/")
+"""A job_id must not start so: these are keys of our own."""
+PART_BYTES = TOPICS[TopicName.DETECTOR_STATE].max_bytes - 64 * 1024
+"""A record's worth of state, with room for keys and headers."""
+_WHOLE, _IN_PARTS = b"\x00", b"\x01"  # the first byte of a job record's ``state``
 
 
 class _Relied(msgspec.Struct, frozen=True, array_like=True):
@@ -31,18 +44,34 @@ class _Relied(msgspec.Struct, frozen=True, array_like=True):
     ended: list[str]
 
 
+class _Parts(msgspec.Struct, frozen=True, array_like=True):
+    """What a job's record holds instead of its state where that is in parts."""
+
+    count: int
+    sha256: str
+
+
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Messages to send: ``states`` by job (a tombstone where the job is forgotten), then ``cursor``."""
+    """Messages to send: by job, the ``parts`` of large states (a tombstone for those no longer needed), then
+    ``states`` (a tombstone where the job is forgotten), then ``cursor``; each kind only after the one before
+    is acknowledged."""
 
     partition: int
     states: dict[str, WireMessage]
     cursor: WireMessage
+    parts: dict[str, list[WireMessage]] = field(default_factory=dict)
+
+    def part_keys(self, job_id: str) -> set[bytes]:
+        """Keys of the parts that this snapshot's record of ``job_id`` speaks of."""
+        return {message.key for message in self.parts.get(job_id, ()) if message.value is not None}
 
     @property
     def size(self) -> int:
         """Bytes, without keys and headers."""
-        return sum(len(m.value or b"") for m in (*self.states.values(), self.cursor))
+        parts = (message for messages in self.parts.values() for message in messages)
+        messages = (*parts, *self.states.values(), self.cursor)
+        return sum(len(message.value or b"") for message in messages)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +83,8 @@ class Stored:
     relied: Mapping[str, Mapping[str, int]]
     ended: frozenset[str]
     troubles: list[str]
+    parts: Mapping[str, set[bytes]]
+    """Keys of all parts there are of a job's states, old ones too."""
 
     def start(self, topic: TopicName) -> int | None:
         """The first offset of ``topic`` to read again; None where nothing was ever saved."""
@@ -80,21 +111,62 @@ def read(name: str, partition: int, records: Iterable[Message]) -> Stored:
         if record.key and record.key.startswith(mine)
     }
     states: dict[str, DetectorState] = {}
+    parts: dict[str, set[bytes]] = {}
     troubles: list[str] = []
     cursor, relied = DetectorState(offsets={}), _Relied({}, [])
     for key, record in newest.items():
         if record.value is None:
             continue
+        if key.startswith(f"{PART}/"):
+            job_id = key.split("/", 3)[-1]
+            parts.setdefault(job_id, set()).add(mine + key.encode())
+            continue
         try:
-            state = decode(record.topic, record.value, record.headers)
+            state: DetectorState = decode(record.topic, record.value, record.headers)
             if key == f"{CURSOR}/{partition}":
                 relied = msgspec.msgpack.decode(state.state, type=_Relied)
                 cursor = state
+            elif state.state.startswith(_IN_PARTS):
+                wanted = msgspec.msgpack.decode(state.state[1:], type=_Parts)
+                whole = _joined(key, wanted, newest)
+                states[key] = msgspec.structs.replace(state, state=whole)
             else:
-                states[key] = state
+                states[key] = msgspec.structs.replace(state, state=state.state[1:])
         except (ContractError, msgspec.MsgspecError) as error:
             troubles.append(f"the saved state {key!r} of {name} cannot be read: {error}")
-    return Stored(states, cursor, relied.jobs, frozenset(relied.ended), troubles)
+    return Stored(states, cursor, relied.jobs, frozenset(relied.ended), troubles, parts)
+
+
+def _joined(job_id: str, parts: _Parts, newest: Mapping[str, Message]) -> bytes:
+    keys = [_part_key(job_id, parts.sha256, number) for number in range(parts.count)]
+    records = (newest.get(key) for key in keys)
+    whole = b"".join((record and record.value) or b"" for record in records)
+    if hashlib.sha256(whole).hexdigest() != parts.sha256:
+        raise ContractError(f"not all of its {parts.count} parts are there")
+    return whole
+
+
+def _part_key(job_id: str, sha256: str, number: int) -> str:
+    return f"{PART}/{sha256[:16]}/{number}/{job_id}"
+
+
+def in_parts(
+    name: str, partition: int, job_id: str, state: bytes, part_bytes: int = PART_BYTES
+) -> tuple[list[WireMessage], bytes]:
+    """The parts to send before the job's record, and what stands in the record itself: where ``state`` is
+    small, all of it, and there are no parts."""
+    if len(state) < part_bytes:
+        return [], _WHOLE + state
+    sha256 = hashlib.sha256(state).hexdigest()
+    pieces = [state[at : at + part_bytes] for at in range(0, len(state), part_bytes)]
+    keys = [f"{name}/{_part_key(job_id, sha256, number)}".encode() for number in range(len(pieces))]
+    messages = [_raw(partition, key, piece) for key, piece in zip(keys, pieces, strict=True)]
+    return messages, _IN_PARTS + msgspec.msgpack.encode(_Parts(len(pieces), sha256))
+
+
+def removals(partition: int, keys: Iterable[bytes]) -> list[WireMessage]:
+    """Tombstones for parts that no record speaks of."""
+    return [_raw(partition, key, None) for key in sorted(keys)]
 
 
 def job_message(
@@ -111,13 +183,7 @@ def job_message(
 
 def tombstone(name: str, partition: int, job_id: str) -> WireMessage:
     """Forgets the state of ``job_id``."""
-    return WireMessage(
-        topic=TopicName.DETECTOR_STATE,
-        partition=partition,
-        key=f"{name}/{job_id}".encode(),
-        value=None,
-        headers=(),
-    )
+    return _raw(partition, f"{name}/{job_id}".encode(), None)
 
 
 def cursor_message(
@@ -142,3 +208,9 @@ def _plain(offsets: Mapping[TopicName, int]) -> dict[str, int]:
 
 def _message(name: str, partition: int, key: str, record: DetectorState) -> WireMessage:
     return encode(TopicName.DETECTOR_STATE, record, 0, key=f"{name}/{key}", partition=partition)
+
+
+def _raw(partition: int, key: bytes, value: bytes | None) -> WireMessage:
+    return WireMessage(
+        topic=TopicName.DETECTOR_STATE, partition=partition, key=key, value=value, headers=()
+    )

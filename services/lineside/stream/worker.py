@@ -8,6 +8,7 @@ import heapq
 import logging
 import time
 from collections.abc import Generator, Sequence
+from itertools import chain
 
 from lineside.bus import Bus, Message
 from lineside.contracts import TopicName
@@ -96,18 +97,23 @@ class Worker:
     def commit(self, taken: Sequence[Snapshot], timeout_s: float) -> list[bool]:
         """Send ``taken``; which of them are saved for good.
 
-        The order makes them true: all findings of the records they cover, then the jobs' states, then the
-        cursors, each acknowledged before the next is sent. Raises ``OutputLost``.
+        The order makes them true: all findings of the records they cover, then the parts of large states,
+        then the jobs' states, then the cursors, each acknowledged before the next is sent. Raises
+        ``OutputLost``.
         """
         deadline = time.monotonic() + timeout_s
-        if not self._settled(deadline):
-            return [False] * len(taken)
-        saved = [all([self.outbox.put(m) for m in snap.states.values()]) for snap in taken]
-        if not self._settled(deadline):
-            return [False] * len(taken)
-        for snap, states_sent in zip(taken, saved, strict=True):
-            if states_sent:
-                self.outbox.put(snap.cursor)
+        saved = [True] * len(taken)
+        for stage in (
+            [list(chain.from_iterable(snap.parts.values())) for snap in taken],
+            [list(snap.states.values()) for snap in taken],
+            [[snap.cursor] for snap in taken],
+        ):
+            if not self._settled(deadline):
+                return [False] * len(taken)
+            saved = [
+                good and all([self.outbox.put(message) for message in messages])
+                for good, messages in zip(saved, stage, strict=True)
+            ]
         return saved if self._settled(deadline) else [False] * len(taken)
 
     def last_event_age_s(self) -> float | None:

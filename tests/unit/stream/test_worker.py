@@ -9,7 +9,7 @@ from lineside.bus.memory import MemoryBus, MemoryPublisher
 from lineside.contracts import TopicName, WireMessage
 from lineside.stream import Processor
 from lineside.stream.outbox import Outbox, OutputLost
-from lineside.stream.partition import Partition
+from lineside.stream.partition import Partition, Verdict
 from lineside.stream.worker import CHUNK, Worker
 
 from .toy import INPUTS, PROCESSOR, Toy, metric, steps
@@ -82,16 +82,59 @@ def test_without_acknowledged_findings_no_state_is_sent() -> None:
     assert bus.logs[TopicName.DETECTOR_STATE, 0] == []
 
 
-def test_a_state_too_large_keeps_the_cursor_back() -> None:
-    class Large(Toy):
-        def snapshot(self) -> bytes:
-            return bytes(5 * 1024 * 1024)
+class Large(Toy):
+    """A detector whose state does not fit into one record."""
 
+    def snapshot(self) -> bytes:
+        return super().snapshot() + bytes(5 * 1024 * 1024)
+
+    def restore(self, state: bytes) -> None:
+        super().restore(state[: -5 * 1024 * 1024])
+
+
+def test_a_state_too_large_for_one_record_goes_in_parts_that_are_removed_when_new_ones_stand() -> (
+    None
+):
+    large = Processor(name="large", inputs=INPUTS, make=Large)
+    bus = MemoryBus(partitions=1)
+    log = bus.logs[TopicName.DETECTOR_STATE, 0]
+    worker = Worker(large, bus)
+    partition = worker.open(0)
+    for round_ in range(3):
+        send(bus, steps("a", round_))
+        for _ in worker.catch_up(partition):
+            pass
+        snapshot = partition.snapshot()
+        assert worker.commit([snapshot], 1.0) == [True]
+        partition.saved(snapshot)
+    keys = [message.key for message in log]
+    assert keys[2:4] == [b"large/a", b"large/cursor/0"]  # after its two parts
+    standing = {message.key: message.value for message in log}
+    parts = [k for k, value in standing.items() if b"/part/" in k and value is not None]
+    assert len(parts) == 4  # the newest two, and two that go with the next snapshot
+    again = Worker(large, bus).open(0).detector("a")
+    assert isinstance(again, Large)
+    assert again.seen == {"StepBatch": [0, 1, 2]}
+
+
+def test_a_snapshot_that_failed_half_way_leaves_the_one_before_whole() -> None:
+    large = Processor(name="large", inputs=INPUTS, make=Large)
     bus = MemoryBus(partitions=1)
     send(bus, steps("a", 0))
-    worker = Worker(Processor(name="large", inputs=INPUTS, make=Large), bus)
-    assert worker.commit([caught_up(worker).snapshot()], 1.0) == [False]
-    assert bus.logs[TopicName.DETECTOR_STATE, 0] == []
+    worker = Worker(large, bus)
+    partition = caught_up(worker)
+    first = partition.snapshot()
+    assert worker.commit([first], 1.0) == [True]
+    partition.saved(first)
+    send(bus, steps("a", 1))
+    for _ in worker.catch_up(partition):
+        pass
+    half = partition.snapshot()
+    worker.outbox.put(half.parts["a"][0])  # and then it is killed
+    restored = Worker(large, bus).open(0)
+    detector = restored.detector("a")
+    assert isinstance(detector, Large) and detector.seen == {"StepBatch": [0]}
+    assert restored.judge(TopicName.STEPS, 1) is Verdict.APPLY
 
 
 class Narrow(MemoryPublisher):
