@@ -21,7 +21,10 @@ SHELLS = {
 
 PURE_PATHS = [
     "services/lineside/remediation/correlation.py",
+    "services/lineside/remediation/incident.py",
     "services/lineside/remediation/ladder.py",
+    "services/lineside/remediation/policy.py",
+    "services/lineside/remediation/verification.py",
     "services/lineside/remediation/plans",
     "services/lineside/stream/detector.py",
 ]

@@ -17,7 +17,7 @@ from lineside.stream import snapshot as snapshots
 from lineside.stream.outbox import Outbox
 from lineside.stream.partition import Partition, Verdict
 from lineside.stream.processor import Processor
-from lineside.stream.snapshot import Snapshot
+from lineside.stream.snapshot import PART_BYTES, Snapshot
 
 log = logging.getLogger("lineside.stream")
 
@@ -28,7 +28,7 @@ CHUNK = 200
 class Worker:
     """Applies records to partitions and keeps their state on the bus."""
 
-    def __init__(self, processor: Processor, bus: Bus) -> None:
+    def __init__(self, processor: Processor, bus: Bus, part_bytes: int = PART_BYTES) -> None:
         self.outbox = Outbox(bus.publisher())
         self.last_event_ns = -1
         self.last_applied_s = time.monotonic()
@@ -37,6 +37,7 @@ class Worker:
         self.dead_letters = 0
         self._processor = processor
         self._partitions = bus.partitions
+        self._part_bytes = part_bytes
         self._bus = bus
         self._reader = bus.reader()
 
@@ -44,7 +45,7 @@ class Worker:
         """Partition ``number`` as it was last saved. Raises ``BusError``."""
         records = self._reader.read(TopicName.DETECTOR_STATE, number, 0)
         stored = snapshots.read(self._processor.name, number, records)
-        partition = Partition(self._processor, number, self._partitions)
+        partition = Partition(self._processor, number, self._partitions, self._part_bytes)
         for trouble in partition.restore(stored, self.bounds(number)):
             log.error("partition %d: %s", number, trouble)
         return partition

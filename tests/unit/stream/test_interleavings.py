@@ -9,6 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from lineside.bus.memory import MemoryBus
 from lineside.contracts import TopicName, WireMessage, decode, fault_id
 from lineside.stream.partition import Partition, Verdict
+from lineside.stream.snapshot import PART_BYTES
 from lineside.stream.worker import Worker
 
 from .toy import INPUTS, PROCESSOR, Toy, job, metric, steps
@@ -33,8 +34,8 @@ an_owner = st.sampled_from((0, 1))
 class Owner:
     """A worker that believes to own the partition; ``at`` is where its group would deliver next."""
 
-    def __init__(self, bus: MemoryBus) -> None:
-        self.worker = Worker(PROCESSOR, bus)
+    def __init__(self, bus: MemoryBus, part_bytes: int) -> None:
+        self.worker = Worker(PROCESSOR, bus, part_bytes)
         self.partition: Partition = self.worker.open(0)
         self.at = dict.fromkeys(INPUTS, 0)
 
@@ -50,6 +51,8 @@ class Owner:
 class Interleavings(RuleBasedStateMachine):
     """Two workers on one partition, each of which may be the overtaken one."""
 
+    part_bytes = PART_BYTES
+
     @initialize()
     def start(self) -> None:
         self.clock_ms = 0
@@ -57,7 +60,7 @@ class Interleavings(RuleBasedStateMachine):
         self.publisher = self.bus.publisher()
         self.sent: dict[tuple[str, TopicName], int] = {}
         self.poison: set[tuple[TopicName, int]] = set()
-        self.owners = [Owner(self.bus), Owner(self.bus)]
+        self.owners = [Owner(self.bus, self.part_bytes), Owner(self.bus, self.part_bytes)]
 
     def tick(self) -> int:
         self.clock_ms += 1
@@ -95,13 +98,15 @@ class Interleavings(RuleBasedStateMachine):
         it = self.owners[owner]
         snapshot = it.partition.snapshot()
         assert it.worker.commit([snapshot], 1.0) == [True]
+        it.partition.saved(snapshot)
 
-    @rule(owner=an_owner, written=st.integers(0, 3))
+    @rule(owner=an_owner, written=st.integers(0, 12))
     def it_is_killed_while_saving(self, owner: int, written: int) -> None:
-        states = list(self.owners[owner].partition.snapshot().states.values())
-        for wire in states[:written]:
+        snapshot = self.owners[owner].partition.snapshot()
+        parts = [part for parts in snapshot.parts.values() for part in parts]
+        for wire in [*parts, *snapshot.states.values()][:written]:
             self.publisher.publish(wire)
-        self.owners[owner] = Owner(self.bus)
+        self.owners[owner] = Owner(self.bus, self.part_bytes)
 
     @rule(owner=an_owner)
     def it_cannot_reach_the_broker(self, owner: int) -> None:
@@ -126,7 +131,7 @@ class Interleavings(RuleBasedStateMachine):
     def teardown(self) -> None:
         if not hasattr(self, "owners"):
             return
-        last = Owner(self.bus)
+        last = Owner(self.bus, self.part_bytes)
         last.catch_up()
         for (job_id, topic), count in self.sent.items():
             assert last.toy(job_id).seen.get(KIND[topic], []) == list(range(count))
@@ -150,5 +155,13 @@ class Interleavings(RuleBasedStateMachine):
         return {(TopicName(h["source-topic"].decode()), int(h["source-offset"])) for h in headers}
 
 
+class InterleavingsInParts(Interleavings):
+    """The same with states that fit into no single record."""
+
+    part_bytes = 12
+
+
 TestInterleavings = Interleavings.TestCase
 TestInterleavings.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestInterleavingsInParts = InterleavingsInParts.TestCase
+TestInterleavingsInParts.settings = TestInterleavings.settings
