@@ -64,7 +64,8 @@ class Generation:
             self._progress_ns = now_ns
         if self._watch is not None:
             return self._observe(batch, now_ns)
-        if batch.rank:  # ranks that still start up send empty batches, for minutes where imports are slow
+        # Ranks that still start up send empty batches, for minutes where imports are slow.
+        if batch.rank:
             self._hold(batch, now_ns)
         if self._told():
             return self._release(now_ns)

@@ -30,7 +30,7 @@ Decoded = Any
 
 
 class WireMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """A record ready to be sent: the topic has no prefix yet. ``value`` None deletes the key (a tombstone)."""
+    """A record ready to be sent; the topic has no prefix yet. A ``value`` of None deletes the key."""
 
     topic: TopicName
     partition: int
