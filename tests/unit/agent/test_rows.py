@@ -20,6 +20,8 @@ SENDER = {
     "job_id": "gpt", "run_id": "run", "generation": 0, "machine_id": "m", "incarnation": "i",
     "sequence": 0, "dropped": 0, "sent_ns": 0, "clock_offset_ns": -1, "clock_error_ns": -1,
 }  # fmt: skip
+OFFSET_NS = 1_800_000_000_000_000_000
+"""Between a fresh machine's clock and Unix time."""
 
 
 def test_seconds_unix_time_and_unknowns(tmp_path: Path) -> None:
@@ -47,13 +49,20 @@ def test_no_ranks_make_an_empty_batch() -> None:
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("step_ns", -2), ("phase", 9), ("timing", 7), ("micro_batches", -5), ("start_ns", -7)],
+    [
+        ("step_ns", -2),
+        ("phase", 9),
+        ("timing", 7),
+        ("micro_batches", -5),
+        ("start_ns", -7),
+        ("start_ns", (1 << 63) - 1),
+    ],
 )
 def test_an_impossible_record_is_left_out_and_counted(field: str, value: int) -> None:
     rows = np.zeros(3, RECORD_TYPE)
     rows[field][1] = value
     rows["step"] = [0, 1, 2]
-    columns, lost = step_columns([(0, rows)], 0)
+    columns, lost = step_columns([(0, rows)], OFFSET_NS)
     assert lost == 1 and list(columns["step"]) == [0, 2]
 
 
@@ -129,6 +138,6 @@ def test_whatever_a_rank_wrote_the_batch_keeps_the_contract(
     dtype: np.dtype[Any], kind: Any, columns_of: Callable[..., Any], data: st.DataObject
 ) -> None:
     rows = data.draw(random_rows(dtype))
-    columns, lost = columns_of([(0, rows)], 0)
+    columns, lost = columns_of([(0, rows)], OFFSET_NS)
     pack(kind, SENDER | columns)
     assert lost + len(columns["rank"]) == len(rows)

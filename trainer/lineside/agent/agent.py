@@ -16,7 +16,7 @@ from lineside.agent.sender import Clock, Sender
 from lineside.agent.settings import AgentSettings
 from lineside.agent.spec import AgentSpec, Outcome, Reason
 from lineside.agent.view import RankView
-from lineside.bus import Bus, BusError, Subscriber
+from lineside.bus import Bus, BusError, Message, Subscriber
 from lineside.contracts import (
     ContractError,
     JobState,
@@ -137,10 +137,10 @@ class Agent:
         self._report_safely(lambda: self._reporter.member(self._watched, self._state))
 
     def _report_safely(self, report: Callable[[], None]) -> None:
-        """What cannot be reported is said in the log; the loop goes on."""
+        """What cannot be reported, for whatever reason, is said in the log; the ranks go on."""
         try:
             report()
-        except (BusError, ContractError, OSError, ValueError) as error:
+        except Exception as error:
             _log.warning("a report could not be made: %s: %s", type(error).__name__, error)
 
     def _refresh(self) -> None:
@@ -158,8 +158,9 @@ class Agent:
         for process in sorted(fresh, key=lambda process: process.signal < 0):
             self._ended.add(process.rank)
             _log.info("%s", process.how_it_ended())
-            if process.failed and self._failed is None:
-                self._failed = (process, time.monotonic(), time.time_ns())
+            if process.failed:
+                process.sweep()
+                self._failed = self._failed or (process, time.monotonic(), time.time_ns())
         return bool(fresh)
 
     def _follow_plans(self) -> bool:
@@ -173,13 +174,18 @@ class Agent:
                 self._tail = self._reading.tail([TopicName.PLANS], self._spec.job_id)
             for message in self._tail.receive(100, 0.0):
                 if message.value is not None:
-                    plan = decode(TopicName.PLANS, message.value, message.headers)
-                    news |= self._consider(plan)
-        except (BusError, ContractError) as error:
+                    news |= self._consider(message)
+        except BusError as error:
             _log.warning("plans: %s", error)
         return news
 
-    def _consider(self, plan: Plan) -> bool:
+    def _consider(self, message: Message) -> bool:
+        """Answer to one record; one that is no plan costs none of those that came with it."""
+        try:
+            plan: Plan = decode(TopicName.PLANS, message.value, message.headers)
+        except ContractError as error:
+            _log.warning("plans: %s", error)
+            return False
         answer = self._desk.consider(plan, declared(self._watched), time.time_ns())
         if answer is None:
             return False

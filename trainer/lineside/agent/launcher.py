@@ -169,14 +169,20 @@ class Launcher:
 
     def _read_members(self) -> None:
         try:
-            for message in self._tail.receive(100, 0.0):
-                if message.value is None:
-                    continue
-                member = decode(TopicName.MEMBERS, message.value, message.headers)
-                if member.run_id == self.run_id:
-                    self._members[member.machine_id] = member
-        except (BusError, ContractError) as error:
+            messages = self._tail.receive(100, 0.0)
+        except BusError as error:
             _log.warning("members: %s", error)
+            return
+        for message in messages:
+            if message.value is None:
+                continue
+            try:
+                member = decode(TopicName.MEMBERS, message.value, message.headers)
+            except ContractError as error:
+                _log.warning("members: %s", error)
+                continue
+            if member.run_id == self.run_id:
+                self._members[member.machine_id] = member
 
     def _write_if_new(self) -> None:
         """The Job as running, once the trainers have declared themselves or had the time to."""

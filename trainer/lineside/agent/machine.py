@@ -8,6 +8,7 @@ absent rather than the same everywhere.
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import nan
 from typing import NamedTuple
 
 import psutil
@@ -34,7 +35,7 @@ class Sample(NamedTuple):
 @dataclass(slots=True)
 class _Used:
     cpu_s: float
-    disk_bytes: int
+    disk_bytes: float
     memory_bytes: int
 
 
@@ -77,11 +78,20 @@ def _used(process: psutil.Process) -> _Used | None:
     """What a process has used so far; None where it is gone or not ours to see."""
     try:
         with process.oneshot():
-            cpu, io = process.cpu_times(), process.io_counters()
+            cpu = process.cpu_times()
             return _Used(
                 cpu_s=cpu.user + cpu.system,
-                disk_bytes=io.read_bytes + io.write_bytes,
+                disk_bytes=_disk_bytes(process),
                 memory_bytes=process.memory_info().rss,
             )
     except psutil.Error:
         return None
+
+
+def _disk_bytes(process: psutil.Process) -> float:
+    """NaN where the kernel does not tell, or not us."""
+    try:
+        io = process.io_counters()
+    except (psutil.AccessDenied, AttributeError):  # psutil lacks the method without /proc/PID/io
+        return nan
+    return float(io.read_bytes + io.write_bytes)

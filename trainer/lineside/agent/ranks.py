@@ -58,6 +58,12 @@ class RankProcess:
             return f"rank {self.rank} was ended by signal {self.signal}"
         return f"rank {self.rank} ended with exit code {self.exit_code}"
 
+    def sweep(self) -> None:
+        """End what it started and left in its process group. Only right after it has ended: its number may
+        be another's later."""
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, signal.SIGKILL)
+
     def stderr_tail(self) -> str:
         """Its last lines on stderr."""
         return tail(self._stderr)
@@ -75,9 +81,8 @@ def tail(path: Path, size: int = _TAIL_BYTES, lines: int = _TAIL_LINES) -> str:
 
 
 def stop(ranks: Iterable[RankProcess], grace_s: float) -> None:
-    """End ranks politely, then whatever they started and left in their process group."""
-    ranks = list(ranks)
-    processes.stop([rank.process for rank in ranks], grace_s)
-    for rank in ranks:
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(rank.pid, signal.SIGKILL)
+    """End those that live politely, then whatever they started and left in their process group."""
+    living = [rank for rank in ranks if not rank.ended]
+    processes.stop([rank.process for rank in living], grace_s)
+    for rank in living:
+        rank.sweep()

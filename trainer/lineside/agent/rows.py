@@ -59,6 +59,8 @@ _PLAIN_GROUP_COLUMNS = (
     "oldest_open_seq",
     "oldest_open_bytes",
 )
+_MOST = 1 << 62
+"""No number of ours is larger; beyond it the sum with a clock's distance would not fit 64 bits."""
 _SECOND = 1_000_000_000
 _TIMINGS = tuple(ProgressTiming)
 
@@ -160,7 +162,7 @@ def _together(
 def _valid(rows: NDArray[Any], at_least: dict[str, int]) -> NDArray[np.bool_]:
     valid = np.ones(len(rows), dtype=bool)
     for name, minimum in at_least.items():
-        valid &= rows[name] >= minimum
+        valid &= (rows[name] >= minimum) & (rows[name] <= _MOST)
     return valid
 
 
