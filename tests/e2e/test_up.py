@@ -106,6 +106,24 @@ def test_what_no_reader_can_use_becomes_a_dead_letter_and_nothing_else_is_lost(
     tail.close()
     assert letters == expected
 
+    listed = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "lineside.cli",
+            "dead-letters",
+            "--json",
+            "--bootstrap",
+            up["bootstrap"],
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    rows = [json.loads(line) for line in listed.stdout.splitlines()]
+    assert Counter(row["service"] for row in rows) == expected
+    assert any("holds -1.0, below 0" in row["reason"] for row in rows)
+
     jobs: list[Any] = []
     while not jobs and time.monotonic() < deadline:
         jobs = httpx.get(f"{up['api']}/v1/jobs", timeout=10).json()["items"]

@@ -35,6 +35,9 @@ COMMANDS: dict[str, Entry] = {
     "alerts": Entry("lineside.remediation.commands:alerts", "Follow the stream of alerts."),
     "record": Entry("lineside.diagnose.commands:record", "Write topics to a file as JSON lines."),
     "replay": Entry("lineside.diagnose.commands:replay", "Feed a recording to a detector."),
+    "dead-letters": Entry(
+        "lineside.diagnose.commands:dead_letters", "List the records that no reader could use."
+    ),
     "faults": Entry("lineside.faults.commands:faults", "Break a run on purpose."),
     "kafka": Entry("lineside.bus.commands:kafka", "Start and stop a local Apache Kafka."),
     "topics": Entry("lineside.bus.commands:topics", "Create and list the topics."),

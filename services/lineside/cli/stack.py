@@ -4,7 +4,6 @@ What ``lineside up`` and the demo share. Every part is a process of its own; thi
 """
 
 import os
-import socket
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -19,7 +18,7 @@ from urllib.request import urlopen
 from lineside.bus.kafka import KafkaBus
 from lineside.bus.local import LocalKafka, LocalKafkaError, find
 from lineside.contracts import TOPICS
-from lineside.kit.processes import spawn, stop
+from lineside.kit.processes import ending, free_port, spawn, stop
 from lineside.kit.settings import BusSettings
 
 DETECTORS = ("minder", "mycroft", "falcon")
@@ -135,7 +134,7 @@ class Stack:
                     service.pause_s = _FIRST_PAUSE_S
                 service.restart_at_s = now + service.pause_s
                 self._say(
-                    f"{service.name} ended ({_ending(code)}), restarting in {service.pause_s:g} s; "
+                    f"{service.name} ended ({ending(code)}), restarting in {service.pause_s:g} s; "
                     f"log: {self.logs / service.name}.log"
                 )
             elif now >= service.restart_at_s:
@@ -185,14 +184,3 @@ class Stack:
         with suppress(URLError, OSError), urlopen(url, timeout=2) as answer:
             return bool(answer.status == 200)
         return False
-
-
-def free_port() -> int:
-    """A port on loopback that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def _ending(code: int) -> str:
-    return f"signal {-code}" if code < 0 else f"exit code {code}"

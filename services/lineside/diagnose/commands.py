@@ -4,7 +4,6 @@ import importlib
 import os
 import signal
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -16,7 +15,7 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, wrap_file
 from rich.table import Table
 
-from lineside.bus import Bus, BusError, BusMisuse, Subscriber
+from lineside.bus import Bus, BusError, BusMisuse, Message, Subscriber
 from lineside.bus.connect import open_bus
 from lineside.contracts import Fault, TopicName
 from lineside.contracts.faults import event_time
@@ -86,18 +85,14 @@ def _record(source: Subscriber, output: Path, job: str | None, follow: bool) -> 
         stopping = True
 
     previous = {s: signal.signal(s, stop) for s in (signal.SIGINT, signal.SIGTERM)}
-    written, quiet_since = 0, time.monotonic()
+    written = 0
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
     try:
         with _writer(output) as file, Progress(*columns, console=console, transient=True) as bar:
             task = bar.add_task("waiting for records")
-            while not stopping and (follow or time.monotonic() - quiet_since < 3):
+            while not stopping and (follow or source.lag() != 0):
                 for message in source.receive(500, 0.2):
-                    quiet_since = time.monotonic()
-                    if (
-                        job is None
-                        or (message.key or b"").decode(errors="replace").split("/")[0] == job
-                    ):
+                    if job is None or _is_of(message, job):
                         file.write(line_of(message))
                         written += 1
                 bar.update(task, description=f"{written} records")
@@ -109,8 +104,75 @@ def _record(source: Subscriber, output: Path, job: str | None, follow: bool) -> 
     return written
 
 
+def _is_of(message: Message, job: str) -> bool:
+    """Keys are the job's id, or that and a machine's."""
+    key = (message.key or b"").decode(errors="replace")
+    return key == job or key.startswith(f"{job}/")
+
+
 def _writer(output: Path) -> BinaryIO:
     return os.fdopen(os.dup(sys.stdout.fileno()), "wb") if str(output) == "-" else output.open("wb")
+
+
+def dead_letters(
+    json: Annotated[bool, typer.Option("--json", help="One letter per line as JSON.")] = False,
+    bootstrap: Annotated[str | None, typer.Option(help="Kafka bootstrap servers.")] = None,
+) -> None:
+    """List the records that no reader could use, with the reason and where each came from.
+
+    Example: lineside dead-letters --json | jq .reason
+    """
+    bus = open_bus(bootstrap)
+    try:
+        _check_reachable(bus, [TopicName.DEAD_LETTERS])
+        letters = _letters(bus.tail([TopicName.DEAD_LETTERS]))
+    except BusError as error:
+        console.print(f"[red]Cannot read from Kafka:[/] {error}")
+        raise typer.Exit(UNAVAILABLE) from error
+    if json:
+        for letter in letters:
+            sys.stdout.buffer.write(msgspec.json.encode(letter) + b"\n")
+        sys.stdout.buffer.flush()
+        return
+    table = Table("received", "by", "from", "key", "bytes", "reason")
+    for letter in letters:
+        place = f"{letter['topic']} {letter['partition']}:{letter['offset']}"
+        table.add_row(
+            letter["at"],
+            letter["service"],
+            place,
+            letter["key"],
+            str(letter["size"]),
+            letter["reason"],
+        )
+    out = Console()
+    if letters:
+        out.print(table)
+    out.print(f"{len(letters)} dead letters")
+
+
+def _letters(source: Subscriber) -> list[dict[str, Any]]:
+    found = []
+    try:
+        while source.lag() != 0:
+            found += [_letter(message) for message in source.receive(500, 0.2)]
+    finally:
+        source.close()
+    return found
+
+
+def _letter(message: Message) -> dict[str, Any]:
+    headers = {name: value.decode(errors="replace") for name, value in message.headers.items()}
+    return {
+        "at": event_time(message.timestamp_ms * 1_000_000),
+        "service": headers.get("service", ""),
+        "reason": headers.get("reason", ""),
+        "topic": headers.get("source-topic", ""),
+        "partition": message.partition,
+        "offset": headers.get("source-offset", ""),
+        "key": (message.key or b"").decode(errors="replace"),
+        "size": len(message.value or b""),
+    }
 
 
 def replay(
