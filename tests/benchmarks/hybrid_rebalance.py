@@ -7,7 +7,6 @@ CPU all ranks take. Run: ``python tests/benchmarks/hybrid_rebalance.py [--second
 
 import argparse
 import os
-import socket
 import statistics
 import subprocess
 import sys
@@ -20,16 +19,10 @@ import numpy as np
 import psutil
 
 from lineside.contracts import Plan, PlanKind
-from lineside.kit.processes import spawn, stop
+from lineside.kit.processes import free_port, spawn, stop
 from lineside.probe.reader import ProbeReader
 
 DP, PP, MICRO_BATCHES, VICTIM = 4, 2, 20, 7
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
 
 
 def hand_over(folder: Path, revision: int, shares: list[int]) -> None:

@@ -138,7 +138,8 @@ class LocalKafka:
         return self._child.wait()
 
     def _launch(self, jvm: list[str]) -> None:
-        port, controller = self._port or _free_port(), _free_port()
+        port = self._port or processes.free_port(_HOST)
+        controller = processes.free_port(_HOST)
         if self._port and not is_free(port):
             raise PortTaken(
                 f"port {port} is taken by another program: give another with --port, or leave it out"
@@ -218,12 +219,6 @@ def _starting(data_dir: Path) -> Iterator[None]:
     with (data_dir / "starting.lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((_HOST, 0))
-        return int(probe.getsockname()[1])
 
 
 def is_free(port: int) -> bool:

@@ -1,4 +1,4 @@
-"""Child processes that never outlive their parent, and that are ended politely first.
+"""Child processes that never outlive their parent, that are ended politely first, and what they need.
 
 A child is started through this very file run as a script: it asks the kernel (``PR_SET_PDEATHSIG``) to be
 killed when the parent dies, then becomes the wanted program. No function runs between fork and exec in the
@@ -65,6 +65,25 @@ def stop(children: Iterable[subprocess.Popen[bytes]], grace_s: float = 10.0) -> 
         except subprocess.TimeoutExpired:
             child.kill()
             child.wait()
+
+
+def ending(code: int) -> str:
+    """How a process with this ``returncode`` ended, in words.
+
+    >>> ending(-9), ending(1)
+    ('signal 9', 'exit code 1')
+    """
+    return f"signal {-code}" if code < 0 else f"exit code {code}"
+
+
+def free_port(host: str = "127.0.0.1") -> int:
+    """A port that nobody listens on now. Another program may take it before the child does: where that must
+    not fail, try again."""
+    import socket  # here, since every child's start would pay for it (3 ms)
+
+    with socket.socket() as probe:
+        probe.bind((host, 0))
+        return int(probe.getsockname()[1])
 
 
 def _become(parent: int, command: list[str]) -> None:

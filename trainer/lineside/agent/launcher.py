@@ -92,7 +92,7 @@ class Launcher:
         self._publisher = self._bus.publisher()
         self._tail = self._bus.tail([TopicName.MEMBERS], self.spec.job_id)
         self._write(self.job)
-        port = _free_port()
+        port = processes.free_port(_HOST)
         try:
             for index, machine_id in enumerate(self.spec.machine_ids()):
                 self._agents[machine_id] = self._spawn(index, machine_id, port)
@@ -248,13 +248,12 @@ class Launcher:
             left = (self.folder(machine_id) / "outcome.json").read_bytes()
             return msgspec.json.decode(left, type=Outcome)
         except (OSError, msgspec.MsgspecError):
-            ending = f"signal {-code}" if code < 0 else f"exit code {code}"
             log = self.folder(machine_id) / "agent.log"
             return Outcome(
                 state=JobState.FAILED,
                 exit_code=1,
                 at_ns=time.time_ns(),
-                detail=f"the agent of {machine_id} died ({ending}); see {log}",
+                detail=f"the agent of {machine_id} died ({processes.ending(code)}); see {log}",
             )
 
     def _write(self, job: Job) -> None:
@@ -267,11 +266,3 @@ def _clear(folder: Path) -> None:
     for pattern in ("probe.*", "plan", "outcome.json", "rank-*", "agent.log"):
         for path in folder.glob(pattern):
             path.unlink()
-
-
-def _free_port() -> int:
-    """A port for the ranks' rendezvous. Another program could take it before rank 0 does; torchrun has the
-    same gap."""
-    with socket.socket() as listener:
-        listener.bind((_HOST, 0))
-        return int(listener.getsockname()[1])
