@@ -95,8 +95,8 @@ def _record(source: Subscriber, output: Path, job: str | None, follow: bool) -> 
                     if job is None or _is_of(message, job):
                         file.write(line_of(message))
                         written += 1
+                file.flush()
                 bar.update(task, description=f"{written} records")
-            file.flush()
     finally:
         source.close()
         for number, handler in previous.items():

@@ -88,7 +88,7 @@ def read_lines(lines: Iterable[bytes], topics: Iterable[TopicName]) -> Iterator[
             continue
         try:
             line = decoder.decode(text)
-            topic = TopicName(line.topic)
+            topic = _topic(line.topic)
             if topic not in wanted:
                 continue
             if line.error is not None:
@@ -104,3 +104,15 @@ def read_lines(lines: Iterable[bytes], topics: Iterable[TopicName]) -> Iterator[
             timestamp_ms=line.timestamp_ms,
             record=record,
         )
+
+
+def _topic(name: str) -> TopicName:
+    """By its name, with or without a tenant's prefix. Raises ValueError.
+
+    >>> _topic("lineside.steps.v1")
+    <TopicName.STEPS: 'steps.v1'>
+    """
+    for topic in TopicName:
+        if name == topic or name.endswith(f".{topic}"):
+            return topic
+    raise ValueError(f"no topic {name!r}; there are {', '.join(TopicName)}")
