@@ -13,7 +13,7 @@ from pathlib import Path
 from subprocess import Popen
 from types import TracebackType
 from urllib.error import URLError
-from urllib.request import urlopen
+from urllib.request import ProxyHandler, build_opener
 
 from lineside.bus.kafka import KafkaBus
 from lineside.bus.local import LocalKafka, LocalKafkaError, find
@@ -23,6 +23,8 @@ from lineside.kit.settings import BusSettings
 
 DETECTORS = ("minder", "mycroft", "falcon")
 SERVICES = (*DETECTORS, "remediation")
+_direct = build_opener(ProxyHandler({}))
+"""For loopback: no proxy that the environment names has anything to do with it."""
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 10.0
 
 
@@ -166,8 +168,8 @@ class Stack:
 
     def _start(self, name: str, port: int, pause_s: float = _FIRST_PAUSE_S) -> None:
         environment = {
+            "LINESIDE_DATABASE_URL": database_in(self.config.data),
             **os.environ,
-            "LINESIDE_DATABASE_URL": f"sqlite:///{self.config.data.resolve() / 'lineside.db'}",
             **self.config.environment,
             "LINESIDE_BOOTSTRAP": self.bootstrap,
             "LINESIDE_API_PORT" if name == "remediation" else "LINESIDE_METRICS_PORT": str(port),
@@ -181,6 +183,11 @@ class Stack:
 
     def _is_ready(self, name: str) -> bool:
         url = f"http://127.0.0.1:{self._services[name].port}/readyz"
-        with suppress(URLError, OSError), urlopen(url, timeout=2) as answer:
+        with suppress(URLError, OSError), _direct.open(url, timeout=2) as answer:
             return bool(answer.status == 200)
         return False
+
+
+def database_in(data: Path) -> str:
+    """The URL of the incident history that is kept under ``data``."""
+    return f"sqlite:///{data.resolve() / 'lineside.db'}"

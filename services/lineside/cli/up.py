@@ -1,6 +1,7 @@
 """``lineside up``: Kafka and all services on this machine, until Ctrl-C."""
 
 import json as json_module
+import os
 import signal
 import time
 from pathlib import Path
@@ -10,12 +11,9 @@ import typer
 from rich.console import Console
 
 from lineside.bus import BusError
-from lineside.bus.local import LocalKafkaError
-from lineside.cli.modes import Mode
 from lineside.cli.stack import Stack, StackConfig, StackFailed
 from lineside.kit.settings import API_PORT, home
-
-UNAVAILABLE = 69
+from lineside.remediation.policy import Mode
 
 console = Console(stderr=True)
 
@@ -25,14 +23,20 @@ def up(
         Path | None, typer.Option(help="Folder for Kafka's data, SQLite and logs.")
     ] = None,
     bootstrap: Annotated[
-        str | None, typer.Option(help="Use this Kafka (HOST:PORT) instead of starting one.")
+        str | None,
+        typer.Option(
+            envvar="LINESIDE_BOOTSTRAP", help="Use this Kafka (HOST:PORT) instead of starting one."
+        ),
     ] = None,
     kafka_port: Annotated[
         int, typer.Option(help="Port of the local Kafka; 0 takes a free one.")
     ] = 9092,
-    api_port: Annotated[int, typer.Option(help="Port of the API.")] = API_PORT,
+    api_port: Annotated[
+        int, typer.Option(envvar="LINESIDE_API_PORT", help="Port of the API.")
+    ] = API_PORT,
     mode: Annotated[
-        Mode, typer.Option(help="observe: say what would be done; auto: do it.")
+        Mode,
+        typer.Option(envvar="LINESIDE_MODE", help="observe: say what would be done; auto: do it."),
     ] = Mode.OBSERVE,
     json: Annotated[
         bool, typer.Option("--json", help="Print one JSON line with the addresses when ready.")
@@ -72,9 +76,9 @@ def up(
                 stack.supervise()
                 time.sleep(0.5)
             console.print("Stopping.")
-    except (BusError, LocalKafkaError, StackFailed) as error:
+    except (BusError, StackFailed) as error:
         console.print(f"[red]Cannot start:[/] {error}", highlight=False)
-        raise typer.Exit(UNAVAILABLE) from error
+        raise typer.Exit(os.EX_UNAVAILABLE) from error
 
 
 def _say_ready(stack: Stack, json: bool) -> None:

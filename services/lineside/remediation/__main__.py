@@ -1,6 +1,7 @@
 """``python -m lineside.remediation``: consumes in the main thread, serves the API from another."""
 
 import logging
+import os
 import signal
 import sys
 import threading
@@ -20,8 +21,6 @@ from lineside.remediation.store import Store, StoreError
 
 log = logging.getLogger("lineside.remediation")
 
-EX_UNAVAILABLE, EX_CONFIG = 69, 78
-
 
 def main() -> int:
     try:
@@ -30,7 +29,7 @@ def main() -> int:
         for problem in error.errors():
             where = "".join(f"LINESIDE_{str(name).upper()}: " for name in problem["loc"])
             print(f"{where}{problem['msg'].removeprefix('Value error, ')}", file=sys.stderr)
-        return EX_CONFIG
+        return os.EX_CONFIG
     kit_logging.configure(settings.log_level)
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -39,7 +38,7 @@ def main() -> int:
         return serve(settings, stop)
     except (StoreError, PortTaken, BusError) as error:
         print(error, file=sys.stderr)
-        return EX_UNAVAILABLE
+        return os.EX_UNAVAILABLE
 
 
 def serve(settings: RemediationSettings, stop: threading.Event) -> int:

@@ -12,8 +12,8 @@ from lineside.kit.settings import API_PORT
 
 NOT_FOUND = 1
 REFUSED = 2
-UNAVAILABLE = 69
-"""Exit codes: what was named does not exist; the API says no; nobody answers (EX_UNAVAILABLE)."""
+UNAVAILABLE = os.EX_UNAVAILABLE
+"""Exit codes: what was named does not exist; the API says no; nobody answers."""
 
 
 def default_api() -> str:
@@ -31,7 +31,7 @@ def reaching(api: str) -> Iterator[None]:
     """What nobody answers becomes one clear line."""
     try:
         yield
-    except httpx.UnsupportedProtocol:
+    except (httpx.UnsupportedProtocol, httpx.InvalidURL):
         fail(f"--api {api!r} is no address; it looks like http://127.0.0.1:{API_PORT}", REFUSED)
     except httpx.TransportError as error:
         fail(
@@ -52,8 +52,15 @@ def post(api: str, path: str, body: Any) -> Any:
 
 def _ask(method: str, api: str, path: str, **options: Any) -> Any:
     with reaching(api):
-        answer = httpx.request(method, api.rstrip("/") + path, timeout=10.0, **options)
+        answer = httpx.request(
+            method, api.rstrip("/") + path, timeout=10.0, trust_env=not is_loopback(api), **options
+        )
     return checked(answer, api)
+
+
+def is_loopback(api: str) -> bool:
+    """Whether ``api`` is on this machine: then no proxy that the environment names leads to it."""
+    return httpx.URL(api).host in ("127.0.0.1", "localhost", "::1")
 
 
 def checked(answer: httpx.Response, api: str) -> Any:

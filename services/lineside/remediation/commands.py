@@ -145,7 +145,9 @@ def follow_alerts(
     timeout = httpx.Timeout(10.0, read=60.0)
     with (
         client.reaching(api),
-        httpx.stream("GET", url, params=parameters, timeout=timeout) as stream,
+        httpx.stream(
+            "GET", url, params=parameters, timeout=timeout, trust_env=not client.is_loopback(api)
+        ) as stream,
     ):
         if not stream.is_success:
             stream.read()

@@ -8,21 +8,26 @@ between two decisions.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from enum import StrEnum
 
 from lineside.contracts import Fault, Job, JobHealth, PlanKind
 from lineside.remediation import ladder, verification
 from lineside.remediation.incident import POLICY, Incident, PlanRecord, Progress, State
 from lineside.remediation.plans.rebalance import Draft, Refusal, draft_rebalance
 
-Mode = Literal["observe", "auto"]
+
+class Mode(StrEnum):
+    """How much Lineside may do by itself."""
+
+    OBSERVE = "observe"
+    AUTO = "auto"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PolicyConfig:
     """The rules of the house."""
 
-    mode: Mode = "observe"
+    mode: Mode = Mode.OBSERVE
     costs: ladder.Costs = field(default_factory=ladder.Costs)
     verify_steps: int = 50
     verify_timeout_ns: int = 600 * 10**9
@@ -117,7 +122,7 @@ def _open(s: Situation, config: PolicyConfig) -> Decision | None:
 
 
 def _propose(s: Situation, config: PolicyConfig) -> Decision | None:
-    if s.job is None or s.busy or (config.mode == "observe" and s.proposed):
+    if s.job is None or s.busy or (config.mode is Mode.OBSERVE and s.proposed):
         return None
     if reason := _blind(s, config):
         return _remark(s, "blind", reason)
@@ -135,7 +140,7 @@ def _propose(s: Situation, config: PolicyConfig) -> Decision | None:
     found = draft_rebalance(s.job, current, evidence, measured)
     if isinstance(found, Refusal):
         return _remark(s, found.code, f"not rebalanced: {found.reason}")
-    if config.mode == "observe":
+    if config.mode is Mode.OBSERVE:
         return Decision(
             to=State.OPEN,
             note="proposed",

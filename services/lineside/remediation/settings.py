@@ -29,7 +29,7 @@ class RemediationSettings(DatabaseSettings):
 
     api_host: str = Field("127.0.0.1", description="address of the API; loopback only")
     api_port: int = Field(API_PORT, ge=0, le=65535, description="port of the API; 0: any free one")
-    mode: Mode = Field("observe", description="observe: record what would be done; auto: do it")
+    mode: Mode = Field(Mode.OBSERVE, description="observe: record what would be done; auto: do it")
     rebalance_cost_s: float = Field(
         15.0,
         ge=0,

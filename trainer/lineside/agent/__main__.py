@@ -28,7 +28,7 @@ def main() -> int:
         spec = msgspec.json.decode(settings.agent_spec.read_bytes(), type=AgentSpec)
     except (ValidationError, OSError, msgspec.MsgspecError) as error:
         print(f"LINESIDE_AGENT_SPEC must name the launcher's file: {error}", file=sys.stderr)
-        return 64
+        return os.EX_USAGE
     configure(settings.log_level)
     bus = _bus(settings)
     # Records wait for Kafka as long as there is room: none is given up for its age.

@@ -1,6 +1,7 @@
 """``lineside run``: a training program under agents, from its start to its end."""
 
 import json as json_module
+import os
 import re
 import signal
 import sys
@@ -19,7 +20,6 @@ from lineside.contracts import JobState
 from lineside.kit.logging import configure
 from lineside.kit.settings import BusSettings, home
 
-_UNAVAILABLE = 69
 _POLL_S = 0.1
 
 
@@ -75,10 +75,10 @@ def run(
         launcher = launch(spec, bus)
     except BusError as error:
         typer.echo(f"lineside run: {error}", err=True)
-        raise typer.Exit(_UNAVAILABLE) from error
+        raise typer.Exit(os.EX_UNAVAILABLE) from error
     except OSError as error:
         typer.echo(f"lineside run: cannot use the run's folder {folder}: {error}", err=True)
-        raise typer.Exit(73) from error
+        raise typer.Exit(os.EX_CANTCREAT) from error
     raise typer.Exit(_watch(launcher, _Teller(launcher, json)))
 
 

@@ -1,6 +1,7 @@
 """The demo's course: start everything, slow one rank from outside, watch, lift the fault, sum up."""
 
 import json
+import os
 import random
 import signal
 import subprocess
@@ -17,14 +18,13 @@ import typer
 from rich.console import Console
 
 from lineside.bus import BusError
-from lineside.bus.local import LocalKafkaError
 from lineside.cli.demo.measure import StepSeen, ideal_step_s, median_step_s, removed
 from lineside.cli.demo.screen import Screen, incident_table, results_table
 from lineside.cli.demo.watch import Watch
-from lineside.cli.modes import Mode
-from lineside.cli.stack import Stack, StackConfig, StackFailed
+from lineside.cli.stack import Stack, StackConfig, StackFailed, database_in
 from lineside.contracts import Fault, PlanKind
 from lineside.kit.processes import spawn, stop
+from lineside.remediation.policy import Mode
 
 JOB = "demo"
 MACHINES, RANKS_PER_MACHINE = 2, 4
@@ -36,7 +36,6 @@ SLOWDOWN = 3.0
 ENOUGH_STEPS = 50
 WARM_UP_STEPS = 12
 REQUIRED_REMOVED, REQUIRED_OF_IDEAL = 0.70, 0.85
-UNAVAILABLE = 69
 
 POLICY = {
     # Long enough that 50 slow steps are seen before the cure: the demo wants to measure them.
@@ -89,9 +88,9 @@ def demo(
                 out.resolve(), victim, seed, None if no_fault else SLOWDOWN, mode, bootstrap, screen
             )
             summary = scene.play()
-        except (BusError, LocalKafkaError, StackFailed, DemoFailed) as error:
+        except (BusError, StackFailed, DemoFailed) as error:
             screen.event(str(error), "red")
-            raise typer.Exit(1 if isinstance(error, DemoFailed) else UNAVAILABLE) from error
+            raise typer.Exit(1 if isinstance(error, DemoFailed) else os.EX_UNAVAILABLE) from error
         except KeyboardInterrupt:
             screen.event("interrupted; everything is stopped", "yellow")
             raise typer.Exit(130) from None
@@ -141,10 +140,12 @@ class Scene:
         self._screen.event(
             "starting Kafka, three detectors and remediation, each a process of its own"
         )
+        data = self._out / "data"
         config = StackConfig(
-            data=self._out / "data",
+            data=data,
             bootstrap=self._bootstrap,
-            environment=POLICY | {"LINESIDE_MODE": self._mode},
+            environment=POLICY
+            | {"LINESIDE_MODE": self._mode, "LINESIDE_DATABASE_URL": database_in(data)},
         )
         with Stack(config, lambda text: self._screen.event(text, "yellow")) as self._stack:
             self._stack.wait_ready()

@@ -41,7 +41,7 @@ class Watch:
 
     def __init__(self, bus: Bus, api: str, job_id: str, world_size: int, since_ns: int) -> None:
         self._source = bus.tail(_TOPICS, job_id)
-        self._http = httpx.Client(base_url=api, timeout=5)
+        self._http = httpx.Client(base_url=api, timeout=5, trust_env=False)  # loopback: no proxy
         self._job_id = job_id
         self._since_ns = since_ns
         self._world_size = world_size
