@@ -19,7 +19,7 @@ from lineside.bus.kafka import KafkaBus
 from lineside.bus.local import LocalKafka, LocalKafkaError, find
 from lineside.contracts import TOPICS
 from lineside.kit.processes import ending, free_port, spawn, stop
-from lineside.kit.settings import BusSettings
+from lineside.kit.settings import BusSettings, read
 
 DETECTORS = ("minder", "mycroft", "falcon")
 SERVICES = (*DETECTORS, "remediation")
@@ -101,7 +101,7 @@ class Stack:
             self._kafka.stop()
 
     def bus(self) -> KafkaBus:
-        settings = BusSettings()
+        settings = read(BusSettings)
         return KafkaBus(
             bootstrap=self.bootstrap,
             prefix=settings.topic_prefix,

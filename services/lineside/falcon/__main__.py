@@ -2,7 +2,8 @@
 
 from lineside.falcon.processor import PROCESSOR
 from lineside.falcon.settings import FalconSettings
+from lineside.kit.settings import read
 from lineside.stream.app import run
 
 if __name__ == "__main__":
-    run(PROCESSOR, FalconSettings())
+    run(PROCESSOR, read(FalconSettings))

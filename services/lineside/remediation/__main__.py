@@ -7,11 +7,10 @@ import sys
 import threading
 import time
 
-from pydantic import ValidationError
-
 from lineside.bus import BusError
 from lineside.bus.kafka import KafkaBus
 from lineside.kit import logging as kit_logging
+from lineside.kit.settings import read
 from lineside.remediation.api import ApiServer, PortTaken, Service, create_app
 from lineside.remediation.api.app import Pulse
 from lineside.remediation.metrics import Metrics
@@ -23,13 +22,7 @@ log = logging.getLogger("lineside.remediation")
 
 
 def main() -> int:
-    try:
-        settings = RemediationSettings()
-    except ValidationError as error:
-        for problem in error.errors():
-            where = "".join(f"LINESIDE_{str(name).upper()}: " for name in problem["loc"])
-            print(f"{where}{problem['msg'].removeprefix('Value error, ')}", file=sys.stderr)
-        return os.EX_CONFIG
+    settings = read(RemediationSettings)
     kit_logging.configure(settings.log_level)
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -214,6 +214,7 @@ def check_database() -> None:
 
 
 def _database_url() -> str:
+    from lineside.kit.settings import read
     from lineside.remediation.settings import DatabaseSettings
 
-    return DatabaseSettings().database_url
+    return read(DatabaseSettings).database_url

@@ -5,12 +5,12 @@ import os
 
 from lineside.bus.kafka import KafkaBus
 from lineside.bus.local import running_bootstrap
-from lineside.kit.settings import BusSettings
+from lineside.kit.settings import BusSettings, read
 
 
 def open_bus(bootstrap: str | None = None) -> KafkaBus:
     """A bus at ``bootstrap``; None: ``LINESIDE_BOOTSTRAP``, else the running local broker, else port 9092."""
-    settings = BusSettings()
+    settings = read(BusSettings)
     if bootstrap is None and "LINESIDE_BOOTSTRAP" not in os.environ:
         bootstrap = running_bootstrap()
     return KafkaBus(

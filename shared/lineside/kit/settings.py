@@ -1,12 +1,29 @@
 """What every service and command reads from its environment (prefix ``LINESIDE_``), once, at start."""
 
 import os
+import sys
 from pathlib import Path
+from typing import Annotated, Literal, TypeVar
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 API_PORT = 8484
+
+LogLevel = Annotated[Literal["debug", "info", "warning", "error"], BeforeValidator(str.lower)]
+S = TypeVar("S", bound=BaseSettings)
+
+
+def read(kind: type[S]) -> S:
+    """The settings ``kind`` from the environment. Where that is wrong, one line per mistake on stderr and
+    exit code 78 (EX_CONFIG)."""
+    try:
+        return kind()
+    except ValidationError as error:
+        for problem in error.errors():
+            where = "".join(f"LINESIDE_{str(name).upper()}: " for name in problem["loc"])
+            print(f"{where}{problem['msg'].removeprefix('Value error, ')}", file=sys.stderr)
+        sys.exit(os.EX_CONFIG)
 
 
 def home() -> Path:
@@ -33,4 +50,4 @@ class BusSettings(BaseSettings):
     topic_prefix: str = Field("lineside.", description="prefix of all topic names, one per tenant")
     partitions: int = Field(12, ge=1, description="partitions of every topic, fixed at creation")
     replication: int = Field(1, ge=1, description="copies of every topic; 3 in production")
-    log_level: str = Field("info", description="debug, info, warning or error")
+    log_level: LogLevel = Field("info", description="debug, info, warning or error")

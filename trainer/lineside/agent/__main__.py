@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from pydantic import ValidationError
 
 from lineside.agent.agent import Agent
 from lineside.agent.settings import AgentSettings
 from lineside.agent.spec import AgentSpec
 from lineside.bus.kafka import KafkaBus
 from lineside.kit.logging import configure
+from lineside.kit.settings import read
 
 _log = logging.getLogger("lineside.agent")
 
@@ -23,10 +23,10 @@ _QUEUE_RECORDS = 2_000
 
 
 def main() -> int:
+    settings = read(AgentSettings)
     try:
-        settings = AgentSettings()
         spec = msgspec.json.decode(settings.agent_spec.read_bytes(), type=AgentSpec)
-    except (ValidationError, OSError, msgspec.MsgspecError) as error:
+    except (OSError, msgspec.MsgspecError) as error:
         print(f"LINESIDE_AGENT_SPEC must name the launcher's file: {error}", file=sys.stderr)
         return os.EX_USAGE
     configure(settings.log_level)

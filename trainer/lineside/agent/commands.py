@@ -18,7 +18,7 @@ from lineside.bus import BusError
 from lineside.bus.connect import open_bus
 from lineside.contracts import JobState
 from lineside.kit.logging import configure
-from lineside.kit.settings import BusSettings, home
+from lineside.kit.settings import BusSettings, home, read
 
 _POLL_S = 0.1
 
@@ -58,8 +58,7 @@ def run(
 
         lineside run --job gpt --machines 2 --ranks-per-machine 4 -- python -m lineside.hybrid --dp 4 --pp 2
     """
-    settings = BusSettings()
-    configure(settings.log_level)
+    configure(read(BusSettings).log_level)
     job_id = job or _made_up_name(command)
     folder = run_dir or home() / "runs" / job_id / time.strftime("%Y%m%d-%H%M%S")
     try:
