@@ -15,7 +15,9 @@ from lineside.contracts import (
     CloudEvent,
     ContractError,
     InvalidRecord,
+    Mesh,
     MetricBatch,
+    MicroBatchLimits,
     Series,
     StepBatch,
     TopicName,
@@ -33,7 +35,7 @@ from lineside.contracts.codec import job_of
 from lineside.contracts.columns import column_specs
 from lineside.contracts.document import markdown
 
-from .examples import EXAMPLES, METRICS, SENDER, STEPS
+from .examples import EXAMPLES, JOB, METRICS, SENDER, STEPS
 
 GOLDEN = json.loads(Path(__file__).with_name("golden.json").read_text())
 ROOT = Path(__file__).parents[2]
@@ -134,6 +136,22 @@ def step_batch(**changed: Any) -> StepBatch:
 def test_impossible_values_are_refused(changed: dict[str, Any], reason: str) -> None:
     with pytest.raises(InvalidRecord, match=reason):
         step_batch(**changed)
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        ({"mesh": Mesh(["dp", "dp"], [2, 2])}, "names an axis twice"),
+        ({"mesh": Mesh(["dp"], [2, 2])}, "differ in length"),
+        ({"micro_batch_limits": MicroBatchLimits(multiple=0)}, "micro_batch_limits are impossible"),
+        ({"rebalance_units": [[0, 9]]}, "a replica twice, or one of"),
+        ({"rebalance_units": [[0, 1], [1]]}, "a replica twice, or one of"),
+    ],
+)
+def test_a_job_that_contradicts_itself_is_refused(changed: dict[str, Any], reason: str) -> None:
+    job = msgspec.structs.replace(JOB, **changed)
+    with pytest.raises(InvalidRecord, match=reason):
+        decode(TopicName.JOBS, encode(TopicName.JOBS, job, 12).value)
 
 
 def test_unknown_is_nan_and_allowed() -> None:

@@ -51,8 +51,6 @@ ENDED_KEPT_NS = _HOUR_NS
 """A job that ended is forgotten when it has been silent for so long."""
 SILENT_KEPT_NS = 24 * _HOUR_NS
 """So is one whose end nobody wrote down; telemetry of that age has left the log anyway."""
-_DEAD_LETTER_BYTES = TOPICS[TopicName.DEAD_LETTERS].max_bytes - 64 * 1024
-"""A poison record of the largest size must still fit with its reason."""
 
 
 class Verdict(Enum):
@@ -272,10 +270,6 @@ class Partition:
         return encode(TopicName.HEALTH, finding, self._partitions)
 
     def _dead_letter(self, message: Message, reason: str) -> WireMessage:
-        value = message.value
-        if value is not None and len(value) > _DEAD_LETTER_BYTES:
-            reason += f" (only the first {_DEAD_LETTER_BYTES} of {len(value)} bytes are kept)"
-            value = value[:_DEAD_LETTER_BYTES]
         return dead_letter(
             service=self._processor.name,
             reason=reason,
@@ -283,7 +277,7 @@ class Partition:
             partition=message.partition,
             offset=message.offset,
             key=message.key,
-            value=value,
+            value=message.value,
         )
 
 

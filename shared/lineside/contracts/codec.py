@@ -8,7 +8,6 @@ import functools
 from typing import Any
 
 import msgspec
-import numpy as np
 
 from lineside.contracts.columns import (
     TelemetryBatch,
@@ -200,8 +199,3 @@ def _row_type(kind: type[msgspec.Struct], name: str) -> Any:
             if isinstance(item, type) and issubclass(item, msgspec.Struct):
                 return item if item.__struct_config__.array_like else None
     return None
-
-
-def float_or_none(value: float) -> float | None:
-    """NaN as JSON's null."""
-    return None if np.isnan(value) else float(value)

@@ -11,7 +11,7 @@ from lineside.contracts.columns import (
     RankColumn,
     SmallCountColumn,
     TelemetryBatch,
-    column_specs,
+    unpack,
 )
 
 
@@ -110,8 +110,7 @@ class CollectiveBatch(TelemetryBatch, frozen=True, array_like=True, tag="collect
     rank_states: list[RankStateRow] = []
 
     def check(self) -> str | None:
-        spec = column_specs(type(self))["rank"]
-        rows = len(self.rank) // int(spec.dtype[-1])
+        rows = len(unpack(type(self), "rank", self.rank))
         for name in ("group_id", "oldest_open_op", "timing"):
             if len(getattr(self, name)) != rows:
                 return f"{name} has {len(getattr(self, name))} rows, rank has {rows}"

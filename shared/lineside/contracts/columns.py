@@ -33,8 +33,6 @@ def column(dtype: str, minimum: float | None = None, rows: str = "rows") -> Any:
     return Annotated[bytes, msgspec.Meta(extra={"column": ColumnSpec(dtype, minimum, rows)})]
 
 
-I32 = column("<i4")
-I64 = column("<i8")
 U8 = column("u1")
 F32 = column("<f4")
 RankColumn = column("<i4", 0)

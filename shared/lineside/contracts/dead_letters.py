@@ -1,7 +1,10 @@
-"""``dead-letters.v1``: records that could not be used, with the reason, byte for byte as received."""
+"""``dead-letters.v1``: records that could not be used, with the reason, byte for byte as received (the largest cut short)."""
 
 from lineside.contracts.codec import WireMessage
-from lineside.contracts.topics import TopicName
+from lineside.contracts.topics import TOPICS, TopicName
+
+_KEPT = TOPICS[TopicName.DEAD_LETTERS].max_bytes - 64 * 1024
+"""Bytes: a poison record of the largest size must still fit with its reason."""
 
 
 def dead_letter(
@@ -16,16 +19,19 @@ def dead_letter(
 ) -> WireMessage:
     """The dead letter for one received record; it keeps its source's partition.
 
-    ``topic`` is the source's name without prefix.
+    ``topic`` is the source's name without prefix. Of a record that would not fit the beginning is kept.
     """
+    reason = reason[:4000]
+    if value is not None and len(value) > _KEPT:
+        reason += f" (only the first {_KEPT} of {len(value)} bytes are kept)"
     return WireMessage(
         topic=TopicName.DEAD_LETTERS,
         partition=partition,
         key=key or b"",
-        value=value or b"",
+        value=(value or b"")[:_KEPT],
         headers=(
             ("service", service.encode()),
-            ("reason", reason.encode()[:4096]),
+            ("reason", reason.encode(errors="replace")),
             ("source-topic", topic.encode()),
             ("source-partition", str(partition).encode()),
             ("source-offset", str(offset).encode()),

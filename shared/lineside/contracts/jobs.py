@@ -53,10 +53,6 @@ class Mesh(msgspec.Struct, frozen=True):
             rank, place[axis] = divmod(rank, size)
         return {axis: place[axis] for axis in self.axes}
 
-    def coordinate(self, axis: str, rank: int) -> int:
-        """The coordinate along ``axis``; 0 where the mesh has no such axis."""
-        return self.coordinates(rank).get(axis, 0)
-
     def groups(self, axis: str) -> list[list[int]]:
         """The regular groups along ``axis``, each sorted, ordered by their first rank."""
         by_rest: dict[tuple[int, ...], list[int]] = {}
@@ -180,6 +176,15 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
             return "mesh.axes and mesh.sizes differ in length"
         if any(size < 1 for size in self.mesh.sizes):
             return f"mesh.sizes holds {min(self.mesh.sizes)}"
+        if len(set(self.mesh.axes)) != len(self.mesh.axes):
+            return f"mesh.axes names an axis twice: {self.mesh.axes}"
+        if self.micro_batch_limits.multiple < 1 or self.micro_batch_limits.min < 0:
+            return f"micro_batch_limits are impossible: {self.micro_batch_limits}"
+        units = [replica for unit in self.rebalance_units for replica in unit]
+        if len(set(units)) != len(units) or not set(units) <= set(range(self.replicas)):
+            return (
+                f"rebalance_units name a replica twice, or one of {self.replicas} that is not there"
+            )
         if not self.job_id or not self.run_id:
             return "job_id and run_id must not be empty"
         return None
