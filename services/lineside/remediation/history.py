@@ -63,6 +63,7 @@ def record(turn: Turn, row: IncidentRow, to: State, *, actor: str, reason: str) 
     log.info("incident %s of %s: %s, %s", row.incident_id, row.job_id, to, reason)
     if moved and to is State.VERIFYING:
         return
-    kind = AlertType.OPENED if first else ALERTS.get(to, AlertType.UPDATED) if moved else None
-    told = alert(session, row, kind or AlertType.UPDATED, sequence or 0, turn.now_ns)
+    kind = ALERTS.get(to, AlertType.UPDATED) if moved else AlertType.UPDATED
+    kind = AlertType.OPENED if first else kind
+    told = alert(session, row, kind, sequence or 0, turn.now_ns)
     outbox.put(session, TopicName.ALERTS, told, turn.settings.partitions, turn.now_ns)

@@ -60,7 +60,7 @@ class Incident:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PlanRecord:
-    """A plan with its fate. ``step_s``: the predicted step time. ``applied_*`` are -1 until applied."""
+    """A plan with its fate. ``step_s``: the predicted step time. ``applied_step`` is -1 until applied."""
 
     revision: int
     kind: PlanKind
@@ -72,7 +72,6 @@ class PlanRecord:
     counts: list[int]
     incident_id: str | None = None
     step_s: float | None = None
-    applied_ns: int = -1
     applied_step: int = -1
     detail: str = ""
 

@@ -56,7 +56,6 @@ def plan_of(row: PlanRow) -> PlanRecord:
         counts=list(row.micro_batch_plan),
         incident_id=row.incident_id,
         step_s=row.predicted_step_s,
-        applied_ns=(row.settled_ns or -1) if row.progress == Progress.APPLIED else -1,
         applied_step=-1 if row.applied_step is None else row.applied_step,
         detail=row.detail,
     )

@@ -1,5 +1,6 @@
 """The API over a history that the real service wrote."""
 
+import base64
 import json
 import threading
 from contextlib import contextmanager
@@ -115,6 +116,8 @@ def test_incidents_are_filtered_and_come_in_pages(client, scene):
     assert count(job="other") == count(kind="crash") == count(state=["open", "mitigated"]) == 0
     assert count(since=everything[1]["opened_at"]) == 2
     assert "no cursor" in problem(client.get("/v1/incidents", params={"cursor": "?"}), 400)
+    beyond = base64.urlsafe_b64encode(b"99999999999999999999:x").decode()
+    assert "no cursor" in problem(client.get("/v1/incidents", params={"cursor": beyond}), 400)
     assert "offset" in problem(
         client.get("/v1/incidents", params={"since": "2030-01-01T00:00:00"}), 400
     )

@@ -52,6 +52,15 @@ def test_readers_see_the_last_commit_while_a_writer_works(store):
             assert not reader.execute(text("SELECT * FROM sqlite_master WHERE name = 'more'")).all()
 
 
+@pytest.mark.parametrize(
+    "url", ["postgresql+nodriver://me:secret@host/db", "postgresql://me:secret@host:port/db"]
+)
+def test_a_password_is_never_shown(url):
+    with pytest.raises(StoreError) as refused:
+        Store(url)
+    assert "secret" not in str(refused.value)
+
+
 @pytest.mark.parametrize("url", ["nonsense", "oracle+none://x", "sqlite:////proc/none/x.db"])
 def test_a_url_that_cannot_be_used_is_named(url):
     with pytest.raises(StoreError, match=r"LINESIDE_DATABASE_URL|cannot be used"):

@@ -18,6 +18,8 @@ def parse_cursor(cursor: str) -> tuple[int, str]:
     """Raises ``Problem`` (400) for a cursor that was not ours."""
     try:
         at_ns, _, row_id = base64.urlsafe_b64decode(cursor.encode()).decode().partition(":")
+        if abs(int(at_ns)) >= 1 << 63:
+            raise ValueError("no database holds such a number")
         return int(at_ns), row_id
     except (ValueError, binascii.Error, UnicodeError):
         raise Problem(400, f"{cursor!r} is no cursor of a page") from None

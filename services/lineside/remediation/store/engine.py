@@ -37,6 +37,13 @@ class Store:
     def __init__(self, url: str) -> None:
         try:
             parsed = make_url(url)
+        except (ArgumentError, ValueError):  # neither is shown: they may hold a password
+            raise StoreError(
+                "LINESIDE_DATABASE_URL is no SQLAlchemy URL; it looks like sqlite:///FILE or "
+                "postgresql+psycopg://USER:PASSWORD@HOST/DATABASE"
+            ) from None
+        self.where = parsed.render_as_string(hide_password=True)
+        try:
             if parsed.get_backend_name() == "sqlite" and parsed.database not in (
                 None,
                 "",
@@ -45,8 +52,9 @@ class Store:
                 Path(str(parsed.database)).parent.mkdir(parents=True, exist_ok=True)
             self.engine = create_engine(parsed)
         except (ArgumentError, ModuleNotFoundError, OSError) as error:
-            raise StoreError(f"LINESIDE_DATABASE_URL={url!r} cannot be used: {error}") from error
-        self.where = parsed.render_as_string(hide_password=True)
+            raise StoreError(
+                f"LINESIDE_DATABASE_URL={self.where} cannot be used: {error}"
+            ) from error
         if parsed.get_backend_name() == "sqlite":
             _set_up_sqlite(self.engine)
 
