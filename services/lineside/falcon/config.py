@@ -9,7 +9,7 @@ from lineside.falcon.tracking import TrackingConfig
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FalconConfig:
-    """``hold_s``: how long rows wait for their Job (contracts.md); ``hold_bytes`` bounds what waits: 30 s of
+    """``hold_s``: how long rows wait for their Job; ``hold_bytes`` bounds what waits: 30 s of
     10,240 ranks at one step a second is 25 MB. ``health_s``: at most one JobHealth in so many seconds.
     """
 

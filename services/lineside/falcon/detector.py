@@ -8,8 +8,7 @@ after the next one's first.
 from collections import Counter
 from typing import Any
 
-from lineside.contracts import Fault, Job, JobHealth, StepBatch
-from lineside.contracts.jobs import ENDED
+from lineside.contracts import ENDED, Fault, Job, JobHealth, StepBatch
 from lineside.falcon import snapshot
 from lineside.falcon.config import FalconConfig
 from lineside.falcon.generation import Generation, Key

@@ -119,7 +119,7 @@ def _victims(series: int, topology: Topology) -> list[Suspect]:
 
 
 def _confidence(score: float) -> float:
-    """0.92 at the five standard errors that a finding needs, towards 0.99."""
+    """0.95 at the six standard errors that a finding needs, towards 0.99."""
     return min(round(1 - exp(-score / 2), 3), 0.99)
 
 

@@ -22,7 +22,7 @@ from lineside.contracts import (
 )
 from lineside.falcon import findings
 from lineside.falcon.config import FalconConfig
-from lineside.falcon.topology import of_job, of_ranks
+from lineside.falcon.topology import Topology, of_job, of_ranks
 from lineside.falcon.tracking import Change
 from lineside.falcon.watch import Finding, Watch
 
@@ -126,15 +126,17 @@ class Generation:
 
     def _release(self, now_ns: int) -> list[Fault]:
         if self._watch is None:
-            topology = of_job(self._job) if self._job else None
-            self._watch = Watch(
-                of_ranks([]) if topology is None else topology,
-                assembly=self.config.assembly,
-                tracking=self.config.tracking,
-                health=self.config.health,
-            )
+            self._watch = self._begin(of_job(self._job) if self._job else None)
         held, self._held, self._held_bytes = self._held, [], 0
         return [fault for batch in held for fault in self._observe(batch, now_ns)]
+
+    def _begin(self, topology: Topology | None) -> Watch:
+        return Watch(
+            topology or of_ranks([]),
+            assembly=self.config.assembly,
+            tracking=self.config.tracking,
+            health=self.config.health,
+        )
 
     def _observe(self, batch: StepBatch, now_ns: int) -> list[Fault]:
         assert self._watch is not None  # noqa: S101
@@ -211,13 +213,8 @@ class Generation:
         self.counts, self.ended = Counter(state["counts"]), state["ended"]
         self._job = _jobs.decode(state["job"]) if state["job"] else None
         if state["watch"]:
-            topology = of_job(self._job) if self._job and state["meshed"] else None
-            self._watch = Watch(
-                of_ranks([]) if topology is None else topology,
-                assembly=self.config.assembly,
-                tracking=self.config.tracking,
-                health=self.config.health,
-            )
+            known = self._job if state["meshed"] else None
+            self._watch = self._begin(of_job(known) if known else None)
             self._watch.load(state["watch"])
         self._held = [_batches.decode(batch) for batch in state["held"]]
         self._held_bytes, self._held_since_ns = state["held_bytes"], state["held_since_ns"]

@@ -78,7 +78,7 @@ def of_job(job: Job) -> Topology | None:
     hardware = np.zeros(size, np.intp)
     for machine in job.machines:
         for device in machine.devices:
-            if device.rank < size:
+            if 0 <= device.rank < size:
                 hardware[device.rank] = kinds.index(machine.hardware)
     classes, class_of = _classes(stage * len(kinds) + hardware)
     lonely = np.count_nonzero(classes >= 0, axis=1)[class_of] == 1

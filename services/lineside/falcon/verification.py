@@ -21,7 +21,7 @@ class VerificationConfig:
     """Numbers are on the log of a rank's unit cost over its peers' median.
 
     ``slow``: FALCON's 10 %, for before against after and against the peers. ``confirm``: points after a
-    change (algorithms.md: 5 is where false alarms end). ``before`` and ``enough_before``: points that the
+    change (measured: with fewer than 5 false alarms begin). ``before`` and ``enough_before``: points that the
     level before is taken from, at most and at least. ``direct``: points without a change point, for ranks
     that are slow from the start or drift. ``sigmas`` is high since every rank is judged at every step.
     """

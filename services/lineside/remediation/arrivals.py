@@ -5,8 +5,7 @@ from collections.abc import Sequence
 import msgspec
 from sqlalchemy import select
 
-from lineside.contracts import Fault
-from lineside.contracts.jobs import ENDED
+from lineside.contracts import ENDED, Fault
 from lineside.remediation import correlation
 from lineside.remediation.history import Turn, record, severity_of
 from lineside.remediation.incident import State

@@ -6,8 +6,7 @@ import msgspec
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from lineside.contracts import Fault, Job, JobHealth, PlanKind
-from lineside.contracts.jobs import ENDED
+from lineside.contracts import ENDED, Fault, Job, JobHealth, PlanKind
 from lineside.remediation.incident import PlanRecord, Progress, State
 from lineside.remediation.policy import Situation
 from lineside.remediation.records import incident_of, job_of, plan_of

@@ -1,6 +1,8 @@
 """An incident as people are told of it: the data of alerts, and what the API answers are made from."""
 
 import uuid
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -20,23 +22,37 @@ ALERTS = {
 """What is told when a state is entered. Remarks and returns are ``updated``; verifying is not told."""
 
 
+class Parts(NamedTuple):
+    """What belongs to an incident, oldest first."""
+
+    faults: Sequence[FaultRow]
+    plans: Sequence[PlanRow]
+    transitions: Sequence[TransitionRow]
+
+
+def parts_of(session: Session, incident_id: str) -> Parts:
+    return Parts(
+        session.scalars(
+            select(FaultRow)
+            .where(FaultRow.incident_id == incident_id)
+            .order_by(FaultRow.onset_ns, FaultRow.fault_id)
+        ).all(),
+        session.scalars(
+            select(PlanRow)
+            .where(PlanRow.incident_id == incident_id)
+            .order_by(PlanRow.created_ns, PlanRow.revision)
+        ).all(),
+        session.scalars(
+            select(TransitionRow)
+            .where(TransitionRow.incident_id == incident_id)
+            .order_by(TransitionRow.sequence)
+        ).all(),
+    )
+
+
 def incident_view(session: Session, row: IncidentRow) -> IncidentView:
     """The whole incident: faults in their newest phase, plans, and every transition."""
-    faults = session.scalars(
-        select(FaultRow)
-        .where(FaultRow.incident_id == row.incident_id)
-        .order_by(FaultRow.onset_ns, FaultRow.fault_id)
-    )
-    plans = session.scalars(
-        select(PlanRow)
-        .where(PlanRow.incident_id == row.incident_id)
-        .order_by(PlanRow.created_ns, PlanRow.revision)
-    )
-    transitions = session.scalars(
-        select(TransitionRow)
-        .where(TransitionRow.incident_id == row.incident_id)
-        .order_by(TransitionRow.sequence)
-    )
+    parts = parts_of(session, row.incident_id)
     return IncidentView(
         incident_id=row.incident_id,
         job_id=row.job_id,
@@ -52,8 +68,8 @@ def incident_view(session: Session, row: IncidentRow) -> IncidentView:
         resolved_ns=_or_unknown(row.resolved_ns),
         suspects=row.suspects,
         effect=row.effect,
-        faults=[fault_of(fault) for fault in faults],
-        plans=[plan_view(plan) for plan in plans],
+        faults=[fault_of(fault) for fault in parts.faults],
+        plans=[plan_view(plan) for plan in parts.plans],
         transitions=[
             {
                 "at_ns": step.at_ns,
@@ -62,7 +78,7 @@ def incident_view(session: Session, row: IncidentRow) -> IncidentView:
                 "actor": step.actor,
                 "reason": step.reason,
             }
-            for step in transitions
+            for step in parts.transitions
         ],
     )
 

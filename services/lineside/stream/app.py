@@ -1,8 +1,8 @@
 """The faust shell: the consumer group delivers, ``attendant`` does the rest. The only file that names faust.
 
-Settings and their reasons are those measured in design/platform-kafka.md: no tables (they lose records),
-one agent over all inputs, raw bytes, no web server, offsets committed by faust only to know where it stands
-itself (what counts are the offsets in our snapshots).
+No tables (they lose records: docs/adr/0001-state-outside-faust.md), one agent over all inputs, raw bytes, no
+web server, offsets committed by faust only to know where it stands itself (what counts are the offsets in
+our snapshots).
 """
 
 import logging

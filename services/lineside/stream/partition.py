@@ -1,7 +1,7 @@
 """One partition of all inputs: which records count, for which job, and what is worth saving.
 
-This is the pure heart of exactly-once application (platform-kafka.md, "State and offset together"): no
-Kafka, no clock. It rests on one thing only, that a detector's state is a function of the records it has
+This is the pure heart of exactly-once application (docs/adr/0001-state-outside-faust.md): no Kafka, no
+clock. It rests on one thing only, that a detector's state is a function of the records it has
 read. A job's state travels with the next offset, per input, that it has not applied; the partition's
 cursor says below which offsets every record is in some job's state. Whatever is delivered twice is passed
 over, whatever was not delivered is noticed, and any old snapshot is right: replaying from its own offsets

@@ -1,7 +1,7 @@
-"""The bus on Apache Kafka, through librdkafka (confluent-kafka), the only place that names it.
+"""The bus on Apache Kafka, through librdkafka (confluent-kafka); only this room names it.
 
-Settings are those measured in ``design/platform-kafka.md``. A record's partition is always explicit
-(``contracts.partition_of``), so librdkafka's own partitioner never decides.
+A record's partition is always explicit (``contracts.partition_of``), so librdkafka's own partitioner never
+decides.
 """
 
 import time
@@ -129,8 +129,9 @@ class KafkaAdmin:
         self._client = AdminClient(cluster.admin())
 
     def ensure_topics(self, topics: Sequence[Topic]) -> list[str]:
-        self._reject_mismatch(topics, self._existing())
-        created = self._create(topics, self._existing())
+        found = self._existing()
+        self._reject_mismatch(topics, found)
+        created = self._create(topics, found)
         if len(created) < len(topics):  # another starter may have been faster, with other settings
             self._reject_mismatch(topics, self._existing())
         self._await_leaders(created)

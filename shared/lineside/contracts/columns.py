@@ -49,7 +49,7 @@ B = TypeVar("B", bound="TelemetryBatch")
 
 
 class TelemetryBatch(msgspec.Struct, frozen=True, array_like=True):
-    """What every telemetry batch says of its sender (contracts.md, Conventions).
+    """What every telemetry batch says of its sender.
 
     ``incarnation`` is random at agent start; ``sequence`` has no gaps within one; ``dropped`` counts the
     records lost since the batch before. Clock fields are -1 where no reference was measured.

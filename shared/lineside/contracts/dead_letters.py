@@ -1,4 +1,7 @@
-"""``dead-letters.v1``: records that could not be used, with the reason, byte for byte as received (the largest cut short)."""
+"""``dead-letters.v1``: records that could not be used, with the reason, byte for byte as received.
+
+Only the largest are cut short.
+"""
 
 from lineside.contracts.codec import WireMessage
 from lineside.contracts.topics import TOPICS, TopicName

@@ -9,14 +9,8 @@ from lineside.remediation.api import schemas
 from lineside.remediation.incident import State
 from lineside.remediation.issue import in_force
 from lineside.remediation.records import fault_of, health_of, job_of
-from lineside.remediation.store import (
-    FaultRow,
-    HealthRow,
-    IncidentRow,
-    JobRow,
-    PlanRow,
-    TransitionRow,
-)
+from lineside.remediation.store import HealthRow, IncidentRow, JobRow, PlanRow
+from lineside.remediation.views import parts_of
 
 
 def health(sample: JobHealth) -> schemas.Health:
@@ -90,21 +84,7 @@ def summary(row: IncidentRow) -> schemas.IncidentSummary:
 
 
 def incident(session: Session, row: IncidentRow) -> schemas.Incident:
-    steps = session.scalars(
-        select(TransitionRow)
-        .where(TransitionRow.incident_id == row.incident_id)
-        .order_by(TransitionRow.sequence)
-    )
-    faults = session.scalars(
-        select(FaultRow)
-        .where(FaultRow.incident_id == row.incident_id)
-        .order_by(FaultRow.onset_ns, FaultRow.fault_id)
-    )
-    plans = session.scalars(
-        select(PlanRow)
-        .where(PlanRow.incident_id == row.incident_id)
-        .order_by(PlanRow.created_ns, PlanRow.revision)
-    )
+    parts = parts_of(session, row.incident_id)
     return schemas.Incident(
         **_summary(row),
         timeline=[
@@ -115,10 +95,10 @@ def incident(session: Session, row: IncidentRow) -> schemas.Incident:
                 actor=step.actor,
                 reason=step.reason,
             )
-            for step in steps
+            for step in parts.transitions
         ],
-        faults=[fault(fault_of(found)) for found in faults],
-        plans=[plan(found) for found in plans],
+        faults=[fault(fault_of(found)) for found in parts.faults],
+        plans=[plan(found) for found in parts.plans],
     )
 
 

@@ -5,8 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request
 from sqlalchemy import select
 
-from lineside.contracts import PlanKind
-from lineside.contracts.jobs import ENDED
+from lineside.contracts import ENDED, PlanKind
 from lineside.remediation.api import answers, schemas
 from lineside.remediation.api.problems import Problem, responses
 from lineside.remediation.api.reach import Reading, newest_run, service_of

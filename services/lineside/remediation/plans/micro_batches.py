@@ -13,8 +13,8 @@ of the values f(q) for which that holds: bisect to a short interval, then search
 which is also what the greedy heap gives.) Every q between lo and cap is then optimal in time, and a unit's
 moves, the sum over its members of (now - count)+, are convex in q, so taking the increments of largest
 saving first is exact for units of one size; over different sizes the totals per size are chosen by dynamic
-programming on these convex costs. Source: design notes on micro-batch redistribution; resource allocation
-with separable convex costs, Ibaraki & Katoh, *Resource Allocation Problems* (1988), ch. 4.
+programming on these convex costs. Resource allocation
+with separable convex costs: Ibaraki & Katoh, *Resource Allocation Problems* (1988), ch. 4.
 """
 
 from collections.abc import Sequence
