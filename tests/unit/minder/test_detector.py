@@ -1,52 +1,27 @@
-from lineside.contracts import Job, MetricBatch, pack
-from lineside.contracts.columns import column_specs
+"""MinderDetector counts its own batches and nothing else."""
+
+import msgspec
+
+from lineside.contracts import Job
 from lineside.minder.detector import MinderDetector
 from lineside.minder.processor import PROCESSOR
+from tests.contract.examples import METRICS
 
 
-def batch(sequence: int, incarnation: str = "a", dropped: int = 0) -> MetricBatch:
-    values: dict[str, object] = {name: [] for name in column_specs(MetricBatch)}
-    values |= dict(
-        job_id="j",
-        run_id="r",
-        generation=0,
-        machine_id="m",
-        incarnation=incarnation,
-        sequence=sequence,
-        dropped=dropped,
-        sent_ns=0,
-        clock_offset_ns=-1,
-        clock_error_ns=-1,
-    )
-    values |= dict(start_ns=0, interval_s=1.0, series=[])
-    return pack(MetricBatch, values)
-
-
-def test_counts_batches_and_says_what_is_missing() -> None:
-    detector = MinderDetector()
-    for sequence in (4, 5, 8):
-        assert detector.observe(batch(sequence, dropped=1), 0) == []
-    sender = detector.senders["m"]
-    assert (sender.batches, sender.missing, sender.dropped) == (3, 2, 3)
-
-
-def test_a_restarted_agent_counts_from_its_first_batch() -> None:
-    detector = MinderDetector()
-    detector.observe(batch(7), 0)
-    detector.observe(batch(0, incarnation="b"), 0)
-    assert detector.senders["m"].missing == 0
-
-
-def test_a_job_changes_no_count() -> None:
+def test_counts_its_batches_and_a_job_changes_no_count() -> None:
     detector = MinderDetector()
     assert detector.observe(Job(job_id="j", run_id="r"), 0) == []
-    assert detector.senders == {}
+    assert detector.senders.by_machine == {}
+    assert detector.observe(METRICS, 0) == []
+    assert detector.senders.by_machine[METRICS.machine_id].batches == 1
 
 
 def test_a_snapshot_continues_where_it_stood() -> None:
     detector, copy = MinderDetector(), PROCESSOR.make("j")
-    detector.observe(batch(1), 0)
+    detector.observe(METRICS, 0)
     copy.restore(detector.snapshot())
-    copy.observe(batch(2), 0)
-    detector.observe(batch(2), 0)
+    following = msgspec.structs.replace(METRICS, sequence=METRICS.sequence + 2)
+    copy.observe(following, 0)
+    detector.observe(following, 0)
     assert copy.snapshot() == detector.snapshot()
+    assert detector.senders.by_machine[METRICS.machine_id].missing == 1
