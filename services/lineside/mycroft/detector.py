@@ -1,6 +1,6 @@
 """One job's collective progress: which batches came, from whom, and how many are missing."""
 
-from lineside.contracts import Decoded, CollectiveBatch
+from lineside.contracts import CollectiveBatch, Decoded
 from lineside.stream.detector import Finding
 from lineside.stream.senders import Senders
 

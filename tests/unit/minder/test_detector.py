@@ -1,11 +1,11 @@
 """MinderDetector counts its own batches and nothing else."""
 
 import msgspec
+from tests.contract.examples import METRICS
 
 from lineside.contracts import Job
 from lineside.minder.detector import MinderDetector
 from lineside.minder.processor import PROCESSOR
-from tests.contract.examples import METRICS
 
 
 def test_counts_its_batches_and_a_job_changes_no_count() -> None:

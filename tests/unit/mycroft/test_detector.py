@@ -1,11 +1,11 @@
 """MycroftDetector counts its own batches and nothing else."""
 
 import msgspec
+from tests.contract.examples import COLLECTIVES
 
 from lineside.contracts import Job
 from lineside.mycroft.detector import MycroftDetector
 from lineside.mycroft.processor import PROCESSOR
-from tests.contract.examples import COLLECTIVES
 
 
 def test_counts_its_batches_and_a_job_changes_no_count() -> None:

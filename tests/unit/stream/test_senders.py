@@ -1,9 +1,9 @@
 """What never came of a sender's batches is counted."""
 
 import msgspec
+from tests.contract.examples import STEPS
 
 from lineside.stream.senders import Senders
-from tests.contract.examples import STEPS
 
 
 def batch(sequence: int, incarnation: str = "a", dropped: int = 0):
