@@ -161,8 +161,9 @@ class Saved:
                     self.version += 1
                 elif message.value is not None:
                     state: DetectorState = decode(message.topic, message.value)
+                    # A small state stands whole behind its first byte
                     self.tallies[key.removeprefix("counting/")] = msgspec.msgpack.decode(
-                        state.state
+                        state.state[1:]
                     )
         return self.tallies
 
