@@ -103,13 +103,10 @@ def results_table(summary: dict[str, Any]) -> Table:
 
 
 def incident_table(incident: dict[str, Any]) -> Table:
-    """The incident's timeline as the API gives it."""
-    table = Table("time", "state", "by", "why", title=f"Incident {incident['incident_id']}")
+    """The incident's timeline as the API reads it from SQL. Times in UTC."""
+    title = f"Incident {incident['incident_id']}, as the database holds it"
+    table = Table("time (UTC)", "state", "by", "why", title=title)
     for row in incident["timeline"]:
-        table.add_row(
-            str(row.get("at", "")),
-            str(row.get("to_state", "")),
-            str(row.get("actor", "")),
-            str(row.get("reason", "")),
-        )
+        clock = row["at"].partition("T")[2].partition(".")[0].rstrip("Z")
+        table.add_row(clock, row["to_state"], row["actor"], row["reason"])
     return table
