@@ -9,6 +9,7 @@ import uuid
 
 import msgspec
 from sqlalchemy import and_, or_, select
+from sqlalchemy.exc import DBAPIError
 
 from lineside.contracts import PlanStatus
 from lineside.remediation import verification
@@ -42,7 +43,7 @@ def advance(turn: Turn, config: PolicyConfig) -> None:
     ).all()
     runs = {run_id: Run(turn.session, run_id) for run_id in {row.run_id for row in rows}}
     for row in rows:
-        _move(turn, runs[row.run_id], row, config)
+        _move_safely(turn, runs[row.run_id], row, config)
 
 
 def _settle_plans(turn: Turn) -> None:
@@ -92,6 +93,19 @@ def _newest_step(turn: Turn, run_id: str) -> int | None:
         .order_by(HealthRow.at_ns.desc())
         .limit(1)
     )
+
+
+def _move_safely(turn: Turn, run: Run, row: IncidentRow, config: PolicyConfig) -> None:
+    """An incident that cannot be moved (a fault of the program, or evidence that nobody thought of) stays as
+    it is, and the other runs' incidents do not wait for it."""
+    incident_id = row.incident_id
+    try:
+        with turn.session.begin_nested():
+            _move(turn, run, row, config)
+    except DBAPIError:
+        raise  # the database, not the incident
+    except Exception:
+        log.exception("incident %s cannot be moved on", incident_id)
 
 
 def _move(turn: Turn, run: Run, row: IncidentRow, config: PolicyConfig) -> None:

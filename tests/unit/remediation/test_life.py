@@ -5,6 +5,7 @@ from scene import BEST, BEST_S, HEALTHY_S, SLOW_S, S, fault, job
 from sqlalchemy import select
 
 from lineside.contracts import FaultPhase, JobState, PlanKind, PlanState, TopicName, fault_event
+from lineside.remediation import advance
 from lineside.remediation.store import FaultEventRow, IncidentRow, PlanRow, TransitionRow
 
 
@@ -319,6 +320,24 @@ def test_bytes_that_are_no_record_are_dead_letters_and_the_rest_goes_on(scene):
     assert len(letters) == 5
     assert {letter.headers["service"] for letter in letters} == {b"remediation"}
     assert {letter.value for letter in letters if letter.key == b"k"} == {b"\xff{"}
+
+
+def test_an_incident_that_cannot_be_moved_holds_up_no_other(scene, monkeypatch, caplog):
+    scene.begin()
+    stuck = scene.strike(0).fault_id
+    scene.tell(TopicName.FAULTS, fault_event(fault(1, onset_ns=scene.now_ns)))
+    decide = advance.decide
+
+    def broken(situation, config):
+        if any(fault.fault_id == stuck for fault in situation.faults):
+            raise IndexError("evidence that nobody thought of")
+        return decide(situation, config)
+
+    monkeypatch.setattr(advance, "decide", broken)
+    scene.train(20)
+    assert "cannot be moved on" in caplog.text
+    assert len(scene.plans()) == 1, "the other incident got its plan"
+    assert [row.state for row in incidents(scene)] == ["open", "mitigating"]
 
 
 def test_a_job_that_is_not_known_is_watched_until_it_is(scene):
