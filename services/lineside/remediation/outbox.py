@@ -16,6 +16,9 @@ from lineside.remediation.store import OutboxRow, Store
 log = logging.getLogger("lineside.remediation")
 
 _BATCH = 500
+_RETRY_NS = 5 * 10**9
+"""After records were given up. The client itself has tried for minutes, or there is no such topic: at once
+again would only repeat those that did get through, many times a second."""
 
 
 def put(session: Session, topic: TopicName, record: Decoded, partitions: int, now_ns: int) -> None:
@@ -45,11 +48,12 @@ class Sender:
         self._publisher = publisher
         self._queued: list[int] = []
         self._failed = publisher.failed()
+        self._again_ns = 0
 
     def send(self, now_ns: int, timeout_s: float = 0.5) -> int:
         """How many records are known to be delivered by this call. What the broker does not confirm in time
         stays queued in the client and is looked at again by the next call."""
-        if not self._queued:
+        if not self._queued and now_ns >= self._again_ns:
             self._queue()
         if not self._queued:
             self._publisher.poll()
@@ -58,7 +62,7 @@ class Sender:
             return 0
         queued, self._queued = self._queued, []
         if (failed := self._publisher.failed()) != self._failed:
-            self._failed = failed
+            self._failed, self._again_ns = failed, now_ns + _RETRY_NS
             return 0  # some were given up, not known which: all are sent again
         self._mark(queued, {"sent_ns": now_ns})
         return len(queued)
