@@ -181,7 +181,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         if self.micro_batch_limits.multiple < 1 or self.micro_batch_limits.min < 0:
             return f"micro_batch_limits are impossible: {self.micro_batch_limits}"
         units = [replica for unit in self.rebalance_units for replica in unit]
-        if len(set(units)) != len(units) or not set(units) <= set(range(self.replicas)):
+        if len(set(units)) != len(units) or not all(0 <= unit < self.replicas for unit in units):
             return (
                 f"rebalance_units name a replica twice, or one of {self.replicas} that is not there"
             )

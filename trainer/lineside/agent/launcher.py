@@ -202,11 +202,11 @@ class Launcher:
             self._told.add(problem)
             _log.warning("%s", problem)
         if job != self.job:
-            self._write(job)
+            self._tell(job)
 
     def _finish(self) -> RunEnd:
         end = self._how_it_ended()
-        self._write(msgspec.structs.replace(self.job, state=end.state))
+        self._tell(msgspec.structs.replace(self.job, state=end.state))
         if left := self._publisher.flush(_FLUSH_S):
             _log.warning("the job's end could not be told: %d records are not sent", left)
         self._publisher.close()
@@ -255,6 +255,14 @@ class Launcher:
                 at_ns=time.time_ns(),
                 detail=f"the agent of {machine_id} died ({processes.ending(code)}); see {log}",
             )
+
+    def _tell(self, job: Job) -> None:
+        """As ``_write``; a Job that cannot be written (too large) does not end the run."""
+        try:
+            self._write(job)
+        except BusError as error:
+            _log.warning("the Job could not be written: %s", error)
+            self.job = job
 
     def _write(self, job: Job) -> None:
         self._publisher.publish(encode(TopicName.JOBS, job, self._bus.partitions))
