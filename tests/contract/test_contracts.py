@@ -142,6 +142,7 @@ def test_impossible_values_are_refused(changed: dict[str, Any], reason: str) -> 
     ("changed", "reason"),
     [
         ({"mesh": Mesh(["dp", "dp"], [2, 2])}, "names an axis twice"),
+        ({"mesh": Mesh(["dp"], [1 << 40])}, "more than 1048576"),
         ({"mesh": Mesh(["dp"], [2, 2])}, "differ in length"),
         ({"micro_batch_limits": MicroBatchLimits(multiple=0)}, "micro_batch_limits are impossible"),
         ({"rebalance_units": [[0, 9]]}, "a replica twice, or one of"),

@@ -17,6 +17,9 @@ class JobState(StrEnum):
     FAILED = "failed"
 
 
+_MOST_RANKS = 1 << 20
+"""Readers make lists of so many; more than any machine hall holds is a mistake."""
+
 ENDED = frozenset({JobState.STOPPED, JobState.FINISHED, JobState.FAILED})
 
 
@@ -176,6 +179,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
             return "mesh.axes and mesh.sizes differ in length"
         if any(size < 1 for size in self.mesh.sizes):
             return f"mesh.sizes holds {min(self.mesh.sizes)}"
+        if self.mesh.world_size > _MOST_RANKS:
+            return f"mesh.sizes make {self.mesh.world_size} ranks, more than {_MOST_RANKS}"
         if len(set(self.mesh.axes)) != len(self.mesh.axes):
             return f"mesh.axes names an axis twice: {self.mesh.axes}"
         if self.micro_batch_limits.multiple < 1 or self.micro_batch_limits.min < 0:
