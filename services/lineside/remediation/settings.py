@@ -20,7 +20,7 @@ class DatabaseSettings(BusSettings):
 
     database_url: str = Field(
         default_factory=default_database_url,
-        description="SQLAlchemy URL of the incident history: sqlite:///FILE or postgresql+psycopg://...",
+        description="SQLAlchemy URL of the incident history: sqlite:///FILE (others are not tested yet)",
     )
 
 

@@ -4,9 +4,17 @@ from typing import Any
 
 import pytest
 
-from lineside.cli.demo.measure import Measurement, ideal_step_s, median_step_s, removed
+from lineside.cli.demo.measure import (
+    Measurement,
+    StepSeen,
+    ideal_step_s,
+    median_step_s,
+    removed,
+)
+from lineside.cli.demo.summary import step_times, verdict
 from lineside.contracts import Phase, StepBatch, pack
 from lineside.contracts.columns import column_specs
+from lineside.remediation.policy import Mode
 
 SENDER: dict[str, Any] = {
     "job_id": "demo", "run_id": "r", "generation": 0, "machine_id": "m", "incarnation": "i",
@@ -81,3 +89,38 @@ def test_the_ideal_split_is_that_of_the_measured_units() -> None:
 def test_share_removed() -> None:
     assert removed(0.2, 0.6, 0.2) == 1
     assert removed(0.2, 0.6, 0.6) == 0
+
+
+GOOD = {
+    "victim": 3, "culprit": 3, "incidents": 1, "slowdown_removed": 0.8, "of_ideal": 0.9,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("changed", "mode", "plans", "reason"),
+    [
+        ({}, Mode.AUTO, 2, None),
+        ({"culprit": 4}, Mode.AUTO, 2, "named rank 4 where rank 3 was slowed"),
+        ({"incidents": 2}, Mode.AUTO, 2, "2 incidents"),
+        ({"slowdown_removed": 0.69}, Mode.AUTO, 2, "only 69% of the slowdown"),
+        ({"of_ideal": 0.84}, Mode.AUTO, 2, "only 84% of what the ideal"),
+        ({"slowdown_removed": None, "of_ideal": None}, Mode.OBSERVE, 0, None),
+        ({"slowdown_removed": None, "of_ideal": None}, Mode.OBSERVE, 1, "a plan was published"),
+    ],
+)
+def test_the_demo_passes_only_if_it_did_what_it_promises(
+    changed: dict[str, Any], mode: Mode, plans: int, reason: str | None
+) -> None:
+    found = verdict(GOOD | changed, mode, plans=plans)
+    assert found["passed"] is (reason is None)
+    assert reason is None or reason in found["verdict"]
+
+
+def test_step_times_are_medians_and_shares() -> None:
+    def seen(*step_s: float) -> list[StepSeen]:
+        return [StepSeen(i, i, s, 0) for i, s in enumerate(step_s)]
+
+    found = step_times(seen(0.2, 0.2, 0.9), seen(0.6), seen(0.3), ideal_s=0.25)
+    assert found["slowdown_removed"] == 0.75
+    assert found["of_ideal"] == pytest.approx(0.75 / 0.875, abs=1e-6)
+    assert step_times(seen(0.2), seen(0.6), [], 0.25)["healed_step_s"] is None

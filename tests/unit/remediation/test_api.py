@@ -276,3 +276,13 @@ def test_a_port_that_is_taken_is_said_clearly(scene):
     with pytest.raises(PortTaken, match="LINESIDE_API_PORT"):
         ApiServer(app, "127.0.0.1", first.port)
     first.stop()
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "evil.example:8484", "127.0.0.1.evil.example", ""]
+)
+def test_requests_to_another_host_name_are_refused(client, host):
+    for path in ("/v1/jobs", "/healthz"):
+        assert client.get(path, headers={"host": host}).status_code == 421
+    assert client.get("/healthz", headers={"host": "LOCALHOST:1"}).status_code == 200
+    assert client.get("/healthz", headers={"host": "[::1]:8484"}).status_code == 200

@@ -59,6 +59,7 @@ class Agent:
         self._reporter = Reporter(spec, self._sender, self._clock, settings.silent_after_s)
         self._desk = plans.Desk(spec, started_ns=time.time_ns())
         self._tail: Subscriber | None = None
+        self._troubles: set[str] = set()
         self._tail_due = 0.0
         self._watched: list[tuple[RankProcess, RankView]] = []
         self._state = MemberState.JOINING
@@ -137,11 +138,14 @@ class Agent:
         self._report_safely(lambda: self._reporter.member(self._watched, self._state))
 
     def _report_safely(self, report: Callable[[], None]) -> None:
-        """What cannot be reported, for whatever reason, is said in the log; the ranks go on."""
+        """What cannot be reported, for whatever reason, is said once in the log; the ranks go on."""
         try:
             report()
         except Exception as error:
-            _log.warning("a report could not be made: %s: %s", type(error).__name__, error)
+            trouble = f"{type(error).__name__}: {error}"
+            if trouble not in self._troubles:
+                self._troubles.add(trouble)
+                _log.warning("a report could not be made (said once): %s", trouble)
 
     def _refresh(self) -> None:
         """Read the probes, and pass on what ranks have said about plans."""

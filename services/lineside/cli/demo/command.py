@@ -8,7 +8,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from datetime import datetime
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, Any
@@ -18,11 +17,12 @@ import typer
 from rich.console import Console
 
 from lineside.bus import BusError
-from lineside.cli.demo.measure import StepSeen, ideal_step_s, median_step_s, removed
+from lineside.cli.demo.measure import StepSeen, ideal_step_s, median_step_s
 from lineside.cli.demo.screen import Screen, incident_table, results_table
+from lineside.cli.demo.summary import culprit, step_times, time_ns, verdict
 from lineside.cli.demo.watch import Watch
 from lineside.cli.stack import Stack, StackConfig, StackFailed, database_in
-from lineside.contracts import Fault, PlanKind
+from lineside.contracts import PlanKind
 from lineside.kit.processes import spawn, stop
 from lineside.remediation.policy import Mode
 
@@ -35,7 +35,6 @@ PAD_MS = 15
 SLOWDOWN = 3.0
 ENOUGH_STEPS = 50
 WARM_UP_STEPS = 12
-REQUIRED_REMOVED, REQUIRED_OF_IDEAL = 0.70, 0.85
 
 POLICY = {
     # Long enough that 50 slow steps are seen before the cure: the demo wants to measure them.
@@ -98,9 +97,9 @@ def demo(
     console.print(results_table(summary))
     if scene.incident is not None:
         console.print(incident_table(scene.incident))
-    verdict = "[green]passed[/]" if summary["passed"] else f"[red]failed[/]: {summary['verdict']}"
+    outcome = "[green]passed[/]" if summary["passed"] else f"[red]failed[/]: {summary['verdict']}"
     console.print(
-        f"{verdict} · {out / 'summary.json'} · evidence: {out / 'recording.jsonl'}",
+        f"{outcome} · {out / 'summary.json'} · evidence: {out / 'recording.jsonl'}",
         highlight=False,
         soft_wrap=True,
     )
@@ -244,7 +243,30 @@ class Scene:
             self._until(self._even_again, 30, "the even split")
             self._screen.event("the even split is back")
         incident = self._incident(incident_id)
-        return self._sum_up(incident, onset, broken_ns, applied_ns, healthy, faulty, healed)
+        ideal_s = ideal_step_s(
+            watch.steps,
+            healthy,
+            faulty,
+            victim=victim,
+            victim_replica=victim // STAGES,
+            even=[MICRO_BATCHES // REPLICAS] * REPLICAS,
+        )
+        times = {
+            "broken_ns": broken_ns,
+            "onset_ns": onset.onset_ns,
+            "detected_ns": onset.detected_ns,
+            "applied_ns": applied_ns,
+            "resolved_ns": time_ns(incident["resolved_at"]),
+        }
+        summary = {
+            "seed": self._seed,
+            "mode": self._mode,
+            "victim": victim,
+            "culprit": culprit(onset),
+        }
+        summary |= step_times(healthy, faulty, healed, ideal_s) | times
+        summary |= {"incident_id": incident_id, "incidents": len(watch.incidents())}
+        return summary | verdict(summary, self._mode, plans=len(watch.plans))
 
     def _wait_for_cure(self) -> int:
         """Until all ranks run the plan, 50 healed steps are measured and the incident is mitigated."""
@@ -274,53 +296,6 @@ class Scene:
             "mitigated, with the effect measured, while the rank is still slowed", "green"
         )
         return revision
-
-    def _sum_up(
-        self,
-        incident: dict[str, Any],
-        onset: Fault,
-        broken_ns: int,
-        applied_ns: int,
-        healthy: list[StepSeen],
-        faulty: list[StepSeen],
-        healed: list[StepSeen],
-    ) -> dict[str, Any]:
-        watch = self._watch
-        culprits = [int(s.id) for s in onset.suspects if s.kind == "rank"]
-        ideal_s = ideal_step_s(
-            watch.steps,
-            healthy,
-            faulty,
-            victim=self._victim,
-            victim_replica=self._victim // STAGES,
-            even=[MICRO_BATCHES // REPLICAS] * REPLICAS,
-        )
-        healthy_s, faulty_s = median_step_s(healthy), median_step_s(faulty)
-        healed_s = median_step_s(healed) if healed else None
-        share = None if healed_s is None else removed(healthy_s, faulty_s, healed_s)
-        best = removed(healthy_s, faulty_s, ideal_s)
-        of_ideal = None if share is None else round(share / best, 6)
-        summary: dict[str, Any] = {
-            "seed": self._seed,
-            "mode": self._mode,
-            "victim": self._victim,
-            "culprit": culprits[0] if culprits else None,
-            "healthy_step_s": healthy_s,
-            "faulty_step_s": faulty_s,
-            "healed_step_s": healed_s,
-            "ideal_step_s": ideal_s,
-            "slowdown_removed": share,
-            "of_ideal": of_ideal,
-            "steps": {"healthy": len(healthy), "faulty": len(faulty), "healed": len(healed)},
-            "broken_ns": broken_ns,
-            "onset_ns": onset.onset_ns,
-            "detected_ns": onset.detected_ns,
-            "applied_ns": applied_ns,
-            "resolved_ns": _ns(incident["resolved_at"]),
-            "incident_id": incident["incident_id"],
-            "incidents": len(watch.incidents()),
-        }
-        return summary | _verdict(summary, self._mode, len(watch.plans))
 
     def _child(self, name: str, module: str, *arguments: str) -> subprocess.Popen[bytes]:
         child = spawn(
@@ -377,26 +352,6 @@ class Scene:
         self._until(lambda: time.monotonic() - began >= 2, 30, "the ranks' CPU share")
         used_s += sum(sum(process.cpu_times()[:2]) for process in ranks)
         return float(used_s / (time.monotonic() - began) / (psutil.cpu_count() or 1))
-
-
-def _verdict(summary: dict[str, Any], mode: Mode, plans: int) -> dict[str, Any]:
-    if summary["culprit"] != summary["victim"]:
-        text = f"named rank {summary['culprit']} where rank {summary['victim']} was slowed"
-    elif summary["incidents"] != 1:
-        text = f"{summary['incidents']} incidents for one fault"
-    elif mode is Mode.OBSERVE:
-        text = "" if plans == 0 else "a plan was published although the mode is observe"
-    elif summary["slowdown_removed"] < REQUIRED_REMOVED:
-        text = f"only {summary['slowdown_removed']:.0%} of the slowdown is gone"
-    elif summary["of_ideal"] < REQUIRED_OF_IDEAL:
-        text = f"only {summary['of_ideal']:.0%} of what the ideal split removes"
-    else:
-        text = ""
-    return {"passed": not text, "verdict": text or "the right rank was found"}
-
-
-def _ns(time: str) -> int:
-    return round(datetime.fromisoformat(time).timestamp() * 1e6) * 1000
 
 
 def _ms(steps: list[StepSeen]) -> str:

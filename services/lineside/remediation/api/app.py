@@ -11,6 +11,7 @@ from fastapi.responses import JSONResponse
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
 from lineside.remediation.api import alerts, incidents, jobs, plans, problems
+from lineside.remediation.api.hosts import OwnHostOnly
 from lineside.remediation.api.schemas import Ready
 from lineside.remediation.settings import RemediationSettings
 from lineside.remediation.store import Store
@@ -65,6 +66,7 @@ def create_app(service: Service) -> FastAPI:
         ],
     )
     app.state.service = service
+    app.add_middleware(OwnHostOnly, own=service.settings.api_host)
     problems.install(app)
     for module in (jobs, incidents, plans, alerts):
         app.include_router(module.router, prefix="/v1")
