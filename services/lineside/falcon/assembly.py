@@ -95,7 +95,7 @@ class Assembler:
             return False
         rows = rows[np.argsort(table["step"][rows], kind="stable")]
         index, step = index[rows], table["step"][rows]
-        self._newest[index] = step  # sorted by step: the newest row of each rank wins
+        np.maximum.at(self._newest, index, step)  # a batch that was overtaken moves nothing back
         self._awaited[index] = True
         for series in set(index.tolist()):
             self.machines[series] = batch.machine_id

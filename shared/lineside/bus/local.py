@@ -142,7 +142,7 @@ class LocalKafka:
         controller = processes.free_port(_HOST)
         if self._port and not is_free(port):
             raise PortTaken(
-                f"port {port} is taken by another program: give another with --port, or leave it out"
+                f"port {port} is taken by another program: give another port, or 0 for any free one"
             )
         properties = kraft.write_settings(self.data_dir, _HOST, port, controller)
         kraft.format_once(jvm, self.data_dir, properties)
