@@ -29,6 +29,7 @@ def fault_ids(recording: Path) -> set[str]:
     return {line["value"]["data"]["fault_id"] for line in lines if line["topic"] == "faults.v1"}
 
 
+@pytest.mark.demo
 @pytest.mark.timeout(300)
 def test_killed_services_change_nothing(demo: StartDemo) -> None:
     """FALCON and remediation are killed (-9) while they have the fault in hands; the supervisor starts them

@@ -124,6 +124,24 @@ def test_what_no_reader_can_use_becomes_a_dead_letter_and_nothing_else_is_lost(
     assert Counter(row["service"] for row in rows) == expected
     assert any("holds -1.0, below 0" in row["reason"] for row in rows)
 
+    second = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "lineside.cli",
+            "up",
+            "--data",
+            str(up["log"].parent),
+            "--kafka-port",
+            "0",
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert second.returncode == 69
+    assert "Lineside already runs on" in second.stderr.replace("\n", " ")
+
     jobs: list[Any] = []
     while not jobs and time.monotonic() < deadline:
         jobs = httpx.get(f"{up['api']}/v1/jobs", timeout=10).json()["items"]

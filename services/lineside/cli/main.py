@@ -80,12 +80,21 @@ def build(words: Sequence[str]) -> typer.Typer:
 
 def _program(
     show_version: Annotated[
-        bool, typer.Option("--version", is_eager=True, help="Show the version and exit.")
+        bool,
+        typer.Option(
+            "--version",
+            is_eager=True,
+            callback=lambda asked: _show_version() if asked else None,
+            help="Show the version and exit.",
+        ),
     ] = False,
 ) -> None:
-    if show_version:
-        typer.echo(f"lineside {version('lineside')}")
-        raise typer.Exit
+    """The options of the program itself."""
+
+
+def _show_version() -> None:
+    typer.echo(f"lineside {version('lineside')}")
+    raise typer.Exit
 
 
 def _not_called() -> None:

@@ -3,6 +3,7 @@
 What ``lineside up`` and the demo share. Every part is a process of its own; this one only watches them.
 """
 
+import fcntl
 import os
 import sys
 import time
@@ -12,11 +13,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from subprocess import Popen
 from types import TracebackType
+from typing import TextIO
 from urllib.error import URLError
 from urllib.request import ProxyHandler, build_opener
 
 from lineside.bus.kafka import KafkaBus
-from lineside.bus.local import LocalKafka, LocalKafkaError, find
+from lineside.bus.local import LocalKafka, LocalKafkaError, find, is_free
 from lineside.contracts import TOPICS
 from lineside.kit.processes import ending, free_port, spawn, stop
 from lineside.kit.settings import BusSettings, read
@@ -53,7 +55,11 @@ class _Service:
 
 
 class StackFailed(Exception):
-    """The services did not become ready; the text says which and where its log is."""
+    """The services cannot run here or did not become ready; the text says why, or where the log is."""
+
+
+_HOPELESS = {os.EX_UNAVAILABLE, os.EX_CONFIG}
+"""Exit codes of a service that would end in the same way again: a port is taken, a setting is wrong."""
 
 
 class Stack:
@@ -64,6 +70,7 @@ class Stack:
         self._say = say
         self._kafka: LocalKafka | None = None
         self._services: dict[str, _Service] = {}
+        self._lock: TextIO | None = None
         self.bootstrap = ""
 
     @property
@@ -81,6 +88,7 @@ class Stack:
     def __enter__(self) -> "Stack":
         self.logs.mkdir(parents=True, exist_ok=True)
         try:
+            self._claim()
             self._start_kafka()
             for name in SERVICES:
                 port = self.config.api_port if name == "remediation" else 0
@@ -99,6 +107,22 @@ class Stack:
         stop([service.process for service in self._services.values()])
         if self._kafka is not None:
             self._kafka.stop()
+        if self._lock is not None:
+            self._lock.close()
+
+    def _claim(self) -> None:
+        """One set of services per data folder, and an API port of its own."""
+        self._lock = (self.config.data / "up.lock").open("w")
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise StackFailed(
+                f"Lineside already runs on {self.config.data}; another one needs another --data folder"
+            ) from None
+        if self.config.api_port and not is_free(self.config.api_port):
+            raise StackFailed(
+                f"port {self.config.api_port} is taken; give another with --api-port, or 0 for any"
+            )
 
     def bus(self) -> KafkaBus:
         settings = read(BusSettings)
@@ -114,6 +138,7 @@ class Stack:
         deadline = time.monotonic() + timeout_s
         waiting = set(SERVICES)
         while waiting and not stop():
+            self._give_up_on_the_hopeless()
             self.supervise()
             waiting = {name for name in waiting if not self._is_ready(name)}
             if time.monotonic() > deadline:
@@ -122,6 +147,14 @@ class Stack:
                 )
                 raise StackFailed(f"not ready after {timeout_s:.0f} s: {late}")
             time.sleep(0.2)
+
+    def _give_up_on_the_hopeless(self) -> None:
+        for name, service in self._services.items():
+            if service.process.poll() in _HOPELESS:
+                lines = (self.logs / f"{name}.log").read_text(errors="replace").splitlines()
+                raise StackFailed(
+                    f"{name}: {lines[-1] if lines else ending(service.process.returncode)}"
+                )
 
     def supervise(self) -> None:
         """Restart what has died, each time after a longer pause while it keeps dying young."""
@@ -182,6 +215,8 @@ class Stack:
         self._services[name] = _Service(name, port, process, time.monotonic(), pause_s=pause_s)
 
     def _is_ready(self, name: str) -> bool:
+        if self._services[name].process.poll() is not None:
+            return False
         url = f"http://127.0.0.1:{self._services[name].port}/readyz"
         with suppress(URLError, OSError), _direct.open(url, timeout=2) as answer:
             return bool(answer.status == 200)

@@ -21,7 +21,9 @@ from lineside.contracts import Fault, TopicName
 from lineside.contracts.faults import event_time
 from lineside.diagnose.recording import BadLine, Recorded, line_of, read_lines
 from lineside.diagnose.replay import replay as replay_records
+from lineside.stream import Processor
 
+NOTHING_FOUND = 1
 NOTHING_USABLE = 65
 UNAVAILABLE = 69
 CANNOT_WRITE = 73
@@ -34,6 +36,10 @@ class DetectorName(StrEnum):
     FALCON = "falcon"
     MINDER = "minder"
     MYCROFT = "mycroft"
+
+
+_SILENT = {DetectorName.MINDER, DetectorName.MYCROFT}
+"""Detectors whose cores only count so far."""
 
 
 def record(
@@ -62,7 +68,12 @@ def record(
     except OSError as error:
         console.print(f"[red]Cannot write {output}:[/] {error.strerror}")
         raise typer.Exit(CANNOT_WRITE) from error
-    console.print(f"{written} records written to {output}")
+    if not written:
+        console.print(
+            f"[red]No record[/] of {f'job {job!r}' if job else 'these topics'} is kept there"
+        )
+        raise typer.Exit(NOTHING_FOUND)
+    console.print(f"{written} records written to {'stdout' if str(output) == '-' else output}")
 
 
 def _check_reachable(bus: Bus, topics: Sequence[TopicName]) -> None:
@@ -86,9 +97,8 @@ def _record(source: Subscriber, output: Path, job: str | None, follow: bool) -> 
 
     previous = {s: signal.signal(s, stop) for s in (signal.SIGINT, signal.SIGTERM)}
     written = 0
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
     try:
-        with _writer(output) as file, Progress(*columns, console=console, transient=True) as bar:
+        with _writer(output) as file, _progress() as bar:
             task = bar.add_task("waiting for records")
             while not stopping and (follow or source.lag() != 0):
                 for message in source.receive(500, 0.2):
@@ -102,6 +112,11 @@ def _record(source: Subscriber, output: Path, job: str | None, follow: bool) -> 
         for number, handler in previous.items():
             signal.signal(number, handler)
     return written
+
+
+def _progress() -> Progress:
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
 
 
 def _is_of(message: Message, job: str) -> bool:
@@ -188,7 +203,7 @@ def replay(
 
     Example: lineside replay evidence.jsonl --detector falcon --json
     """
-    processor = importlib.import_module(f"lineside.{detector}.processor").PROCESSOR
+    processor = _processor(detector)
     try:
         records, bad = _read(file, processor.inputs)
     except OSError as error:
@@ -210,7 +225,7 @@ def replay(
             sys.stdout.buffer.write(msgspec.json.encode(fault) + b"\n")
         sys.stdout.buffer.flush()
     else:
-        _print(faults, len(records))
+        _print(faults, len(records), detector)
 
 
 def _read(file: Path, topics: tuple[TopicName, ...]) -> tuple[list[Recorded], list[BadLine]]:
@@ -234,14 +249,20 @@ def _split(lines: BinaryIO) -> Iterator[bytes]:
         yield line
 
 
-def _print(faults: list[Fault], records: int) -> None:
-    table = Table("detected", "job", "kind", "phase", "summary", "fault")
+def _print(faults: list[Fault], records: int, detector: DetectorName) -> None:
+    out = Console(highlight=False)
     for fault in faults:
-        table.add_row(
-            event_time(fault.detected_ns), fault.job_id, fault.kind, fault.phase, fault.summary,
-            fault.fault_id,
-        )  # fmt: skip
-    out = Console()
-    if faults:
-        out.print(table)
-    out.print(f"{len(faults)} findings in {records} records")
+        clock = event_time(fault.detected_ns).replace("T", " ").rstrip("Z")[:-3]
+        out.print(
+            f"[dim]{clock}[/]  {fault.job_id}  [bold]{fault.kind} {fault.phase}[/]  {fault.fault_id}"
+        )
+        out.print(f"    {fault.summary}")
+    topics = ", ".join(_processor(detector).inputs)
+    out.print(f"{len(faults)} findings in {records} records of {topics}")
+    if detector in _SILENT:
+        out.print(f"[yellow]{detector} gives no verdicts yet: this is no all-clear[/]")
+
+
+def _processor(detector: DetectorName) -> Processor:
+    found: Processor = importlib.import_module(f"lineside.{detector}.processor").PROCESSOR
+    return found

@@ -1,6 +1,7 @@
 """The command line and the settings files of a one-node Kafka in KRaft mode."""
 
 import base64
+import shutil
 import subprocess
 import uuid
 from pathlib import Path
@@ -45,12 +46,16 @@ def jvm(java: str, classpath: str, data_dir: Path, heap_mb: int) -> list[str]:
     """Java with the flags that make a small broker start fastest (1.8 s instead of 2.7 s)."""
     logging = data_dir / "log4j2.properties"
     logging.write_text(_LOG4J)
+    scratch = data_dir / "scratch"  # compression libraries are unpacked there, and left by a kill
+    shutil.rmtree(scratch, ignore_errors=True)
+    scratch.mkdir()
     return [
         java,
         f"-Xmx{heap_mb}m",
         "-XX:+UseSerialGC",
         "-XX:TieredStopAtLevel=1",
         f"-Dlog4j2.configurationFile={logging}",
+        f"-Djava.io.tmpdir={scratch}",
         "-cp",
         classpath,
     ]

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from importlib.metadata import version
 from typing import Any
 
 import pytest
@@ -29,6 +30,16 @@ def test_the_overview_loads_no_room() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     assert answer.stdout.strip() == "[]"
+
+
+def test_the_version_is_told() -> None:
+    answer = subprocess.run(
+        [sys.executable, "-m", "lineside.cli", "--version"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert answer.stdout == f"lineside {version('lineside')}\n"
 
 
 def test_a_wrong_command_line_exits_64() -> None:

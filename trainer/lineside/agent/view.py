@@ -47,6 +47,8 @@ class RankView:
                 self.live = self._reader.live() or self.live
                 self.status = self._reader.status() or self.status
                 self.declared = self._reader.declaration()
+                if self.declared is None and self.live is not None and self.live.step >= 0:
+                    self.declared = Declaration()  # it trains without a word: nothing will come
         except (BadProbeFile, OSError) as error:
             self._tell(str(error))
 

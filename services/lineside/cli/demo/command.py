@@ -1,8 +1,10 @@
 """The demo's course: start everything, slow one rank from outside, watch, lift the fault, sum up."""
 
+import importlib.util
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -78,7 +80,13 @@ def demo(
     console = Console()
     seed = random.randrange(2**31) if seed is None else seed  # noqa: S311
     victim = random.Random(seed).randrange(WORLD) if rank is None else rank  # noqa: S311
+    if importlib.util.find_spec("torch") is None:
+        console.print(
+            'The demo trains with PyTorch, which is not installed: pip install "lineside[torch]"'
+        )
+        raise typer.Exit(os.EX_UNAVAILABLE)
     out.mkdir(parents=True, exist_ok=True)
+    _clear(out)
     (out / "summary.json").unlink(missing_ok=True)
     signal.signal(signal.SIGTERM, _interrupt)
     with Screen(console) as screen:
@@ -97,13 +105,21 @@ def demo(
     console.print(results_table(summary))
     if scene.incident is not None:
         console.print(incident_table(scene.incident))
-    outcome = "[green]passed[/]" if summary["passed"] else f"[red]failed[/]: {summary['verdict']}"
+    outcome = "[green]passed[/]" if summary["passed"] else "[red]failed[/]"
     console.print(
-        f"{outcome} · {out / 'summary.json'} · evidence: {out / 'recording.jsonl'}",
+        f"{outcome}: {summary['verdict']} · {out / 'summary.json'} · evidence: {out / 'recording.jsonl'}",
         highlight=False,
         soft_wrap=True,
     )
     raise typer.Exit(0 if summary["passed"] else 1)
+
+
+def _clear(out: Path) -> None:
+    """What an earlier demo left: its records are no evidence of this one."""
+    if (out / "data" / "logs").is_dir():
+        shutil.rmtree(out / "data")
+    for name in ("recording.jsonl", "truth.jsonl"):
+        (out / name).unlink(missing_ok=True)
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
@@ -180,6 +196,7 @@ class Scene:
 
     def _quiet(self) -> dict[str, Any]:
         self._until(lambda: len(self._healthy()) >= 3 * ENOUGH_STEPS, 90, "150 undisturbed steps")
+        self._screen.event("150 undisturbed steps; looking for anything that was raised")
         found = [fault.summary for fault in self._watch.faults] + list(self._watch.incidents())
         return {
             "seed": self._seed,
@@ -314,7 +331,9 @@ class Scene:
             if condition():
                 return
             if self._run.poll() is not None:
-                raise DemoFailed(f"the run ended by itself; see {self._stack.logs / 'run.log'}")
+                log = self._stack.logs / "run.log"
+                said = "\n".join(log.read_text(errors="replace").splitlines()[-5:])
+                raise DemoFailed(f"the run ended by itself; the end of {log}:\n{said}")
             if time.monotonic() > deadline:
                 raise DemoFailed(
                     f"waited {limit_s:.0f} s for {what}; logs are in {self._stack.logs}"

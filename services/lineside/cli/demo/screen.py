@@ -90,8 +90,8 @@ def results_table(summary: dict[str, Any]) -> Table:
     )
     for label, key in rows:
         value = summary.get(f"{key}_step_s")
-        shown = "-" if value is None else f"{1000 * value:.0f} ms"
-        table.add_row(label, shown, str(summary.get("steps", {}).get(key, "")))
+        if value is not None:
+            table.add_row(label, f"{1000 * value:.0f} ms", str(summary["steps"].get(key, "")))
     for label, key in (
         ("slowdown removed", "slowdown_removed"),
         ("of what the ideal split removes", "of_ideal"),
