@@ -38,6 +38,9 @@ COMMANDS: dict[str, Entry] = {
     "dead-letters": Entry(
         "lineside.diagnose.commands:dead_letters", "List the records that no reader could use."
     ),
+    "diagnose": Entry(
+        "lineside.diagnose.hangs:diagnose", "Say from Flight Recorder dumps why a job hangs."
+    ),
     "faults": Entry("lineside.faults.commands:faults", "Break a run on purpose."),
     "kafka": Entry("lineside.bus.commands:kafka", "Start and stop a local Apache Kafka."),
     "topics": Entry("lineside.bus.commands:topics", "Create and list the topics."),
