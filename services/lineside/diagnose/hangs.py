@@ -38,11 +38,11 @@ def diagnose(
         found = diagnose_files(paths, groups)
     except NothingToDiagnoseError as error:
         for file, reason in list(error.skipped.items())[:MOST_SHOWN]:
-            console.print(f"[yellow]{file}:[/] {reason}", highlight=False)
+            console.print(f"{file}: {reason}", highlight=False, markup=False)
         console.print(f"[red]Nothing to diagnose:[/] {error}; give a job's folder of dumps")
         raise typer.Exit(UNREADABLE) from error
     except UnreadableFileError as error:
-        console.print(f"[red]Cannot use the groups:[/] {error}", highlight=False)
+        console.print(f"Cannot use the groups: {error}", highlight=False, markup=False)
         raise typer.Exit(UNREADABLE) from error
     if json:
         sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(found.as_json())) + b"\n")
@@ -56,7 +56,7 @@ def _print(found: Diagnosis) -> None:
     """To standard output: the sentence first, then who, then why."""
     v = found.verdict
     out = Console(highlight=False, soft_wrap=True)
-    out.print(f"[bold]{v.summary}[/]")
+    out.print(v.summary, style="bold", markup=False)
     rows = {
         "kind": f"{v.kind}, {v.cause}" if v.cause else str(v.kind),
         "culprits": ", ".join(map(str, v.culprits)),
