@@ -70,7 +70,7 @@ def _settle_plans(turn: Turn) -> None:
         found = outcome(
             plan_of(row),
             statuses,
-            world_size=job_of(job).mesh.world_size,
+            world_size=job_of(job).world_size,
             generation=job.generation,
             now_ns=turn.now_ns,
         )

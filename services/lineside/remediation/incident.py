@@ -86,8 +86,9 @@ def outcome(
 ) -> tuple[Progress, str] | None:
     """What became of an issued plan, with the reason; None: not settled.
 
-    Applied once every rank of the generation said so; over by the first agent or rank that refuses, by a new
-    generation, or by its time (with some seconds for statuses on their way).
+    Applied once every rank of the generation said so (never where the Job does not say how many there are);
+    over by the first agent or rank that refuses, by a new generation, or by its time (with some seconds for
+    statuses on their way).
     """
     said = list(statuses)
     applied = {status.rank for status in said if status.state is PlanState.APPLIED}
@@ -100,6 +101,8 @@ def outcome(
     if generation != plan.generation:
         return Progress.STALE, f"generation {generation} began"
     if now_ns > plan.valid_until_ns + STATUS_GRACE_NS:
+        if world_size < 1:
+            return Progress.EXPIRED, "the job does not say which ranks it has"
         missing = world_size - len(applied & set(range(world_size)))
         return Progress.EXPIRED, f"{missing} of {world_size} ranks did not say that they applied it"
     return None

@@ -161,6 +161,17 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         """Data-parallel size: the length of a micro-batch plan."""
         return dict(zip(self.mesh.axes, self.mesh.sizes, strict=True)).get("dp", 1)
 
+    @property
+    def world_size(self) -> int:
+        """The number of ranks: the mesh's, else that of the machines' devices; 0 where neither is said.
+
+        >>> Job(job_id="j", run_id="r").world_size
+        0
+        """
+        if self.mesh.axes:
+            return self.mesh.world_size
+        return len({d.rank for m in self.machines if not m.spare for d in m.devices})
+
     def machine_of(self, rank: int) -> tuple[str | None, str | None]:
         """(machine_id, device_id) that serve ``rank``; (None, None) where the Job does not say."""
         for machine in self.machines:

@@ -4,7 +4,7 @@ import msgspec
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from lineside.contracts import Fault, JobHealth
+from lineside.contracts import Fault, Job, JobHealth
 from lineside.remediation.api import schemas
 from lineside.remediation.incident import State
 from lineside.remediation.issue import in_force
@@ -45,16 +45,22 @@ def job(session: Session, row: JobRow) -> schemas.Job:
         state=row.state,
         generation=row.generation,
         started_at=row.started_ns,
-        world_size=said.mesh.world_size,
+        world_size=said.world_size,
         mesh=dict(zip(said.mesh.axes, said.mesh.sizes, strict=True)),
         micro_batches=said.micro_batches if said.micro_batches >= 0 else None,
-        micro_batch_plan=force.micro_batch_plan if force else said.even_plan(),
+        micro_batch_plan=_plan_now(said, force),
         revision=force.revision if force and force.revision else 0,
         capabilities=[name for name, declared in flags.items() if declared],
         machines=[machine.machine_id for machine in said.machines],
         open_incidents=unresolved or 0,
         health=next(iter(newest_health(session, row.run_id)), None),
     )
+
+
+def _plan_now(said: Job, force: PlanRow | None) -> list[int]:
+    if force:
+        return force.micro_batch_plan
+    return said.even_plan() if said.micro_batches >= 0 else []
 
 
 def plan(row: PlanRow) -> schemas.Plan:

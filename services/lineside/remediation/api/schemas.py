@@ -57,10 +57,12 @@ class Job(Answer):
     state: str = Field(examples=["running"])
     generation: int
     started_at: MaybeTime
-    world_size: int
+    world_size: int = Field(description="number of ranks; 0 while it is not known")
     mesh: dict[str, int] = Field(examples=[{"dp": 4, "pp": 2}])
     micro_batches: int | None = Field(description="per step, over all replicas")
-    micro_batch_plan: list[int] = Field(description="per replica, as it is in force")
+    micro_batch_plan: list[int] = Field(
+        description="per replica, as it is in force; empty while it is not known"
+    )
     revision: int = Field(description="of the plan in force; 0: what the job says")
     capabilities: list[str] = Field(examples=[["rebalance"]])
     machines: list[str]
