@@ -5,12 +5,12 @@ from collections.abc import Sequence
 import msgspec
 from sqlalchemy import select
 
-from lineside.contracts import ENDED, Fault
+from lineside.contracts import ENDED, Fault, FaultPhase
 from lineside.remediation import correlation
 from lineside.remediation.history import Turn, record, severity_of
 from lineside.remediation.incident import State
 from lineside.remediation.records import fault_of, job_of
-from lineside.remediation.store import FaultRow, IncidentRow, JobRow
+from lineside.remediation.store import FaultEventRow, FaultRow, IncidentRow, JobRow
 
 
 def place_faults(turn: Turn) -> None:
@@ -143,7 +143,9 @@ def refresh(turn: Turn, incident: IncidentRow) -> Sequence[Fault]:
     faults = [fault_of(row) for row in rows]
     kind = correlation.kind_of(faults)
     incident.kind, incident.severity = kind, severity_of(kind)
-    incident.summary = next((f.summary for f in faults if f.kind is kind), incident.summary)
+    named = next((row for row in rows if row.kind == kind), None)
+    if named is not None:
+        incident.summary = _wrong(turn, named) or incident.summary
     incident.confidence = correlation.confidence_of(faults)
     incident.detected_ns = min(row.detected_ns for row in rows)
     incident.suspects = _suspects(faults)
@@ -160,6 +162,19 @@ def _rows(turn: Turn, incident: IncidentRow) -> Sequence[FaultRow]:
         .where(FaultRow.incident_id == incident.incident_id)
         .order_by(FaultRow.updated_ns, FaultRow.onset_ns, FaultRow.fault_id)
     ).all()
+
+
+def _wrong(turn: Turn, row: FaultRow) -> str:
+    """What the newest phase that tells of the trouble says; a relief tells only that it is over."""
+    if row.phase != FaultPhase.RELIEF:
+        return fault_of(row).summary
+    body = turn.session.scalar(
+        select(FaultEventRow.body)
+        .where(FaultEventRow.fault_id == row.fault_id, FaultEventRow.phase != FaultPhase.RELIEF)
+        .order_by(FaultEventRow.sequence.desc())
+        .limit(1)
+    )
+    return msgspec.convert(body, Fault).summary if body else ""
 
 
 def _suspects(faults: Sequence[Fault]) -> list[object]:

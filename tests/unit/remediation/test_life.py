@@ -1,10 +1,19 @@
 """An incident's whole life through the real service: bus, SQL, policy, outbox."""
 
 import pytest
+from msgspec.structs import replace
 from scene import BEST, BEST_S, HEALTHY_S, SLOW_S, S, fault, job
 from sqlalchemy import select
 
-from lineside.contracts import FaultPhase, JobState, PlanKind, PlanState, TopicName, fault_event
+from lineside.contracts import (
+    FaultPhase,
+    JobState,
+    Mesh,
+    PlanKind,
+    PlanState,
+    TopicName,
+    fault_event,
+)
 from lineside.remediation import advance
 from lineside.remediation.store import FaultEventRow, IncidentRow, PlanRow, TransitionRow
 
@@ -32,6 +41,11 @@ def reasons(scene, incident=0):
             .where(TransitionRow.incident_id == incidents(scene)[incident].incident_id)
             .order_by(TransitionRow.sequence)
         ).all()
+
+
+def plan_states(scene):
+    with scene.store.reading() as session:
+        return session.scalars(select(PlanRow.progress).order_by(PlanRow.revision)).all()
 
 
 def heal(scene):
@@ -357,3 +371,28 @@ def test_revisions_never_fall_below_what_runs_already(scene):
     assert [plan.revision for plan in scene.plans()] == [8]
     with scene.store.reading() as session:
         assert session.scalars(select(PlanRow.revision)).all() == [8]
+
+
+def test_without_a_mesh_a_plan_waits_for_the_ranks_of_all_machines(scene):
+    scene.begin()
+    scene.strike()
+    scene.train(12)
+    scene.tell(TopicName.JOBS, job(mesh=Mesh()))
+    scene.answer(1, ranks=[0])
+    scene.work()
+    assert plan_states(scene) == ["issued"]
+    scene.answer(1, ranks=[1, 2, 3])
+    scene.work()
+    assert plan_states(scene) == ["applied"]
+
+
+def test_a_resolved_incident_tells_what_was_wrong(scene):
+    scene.begin()
+    found = scene.strike()
+    scene.train(4)
+    scene.relieve(replace(found, summary="rank 0 is as fast as its peers again"))
+    scene.train(3)
+    [row] = incidents(scene)
+    assert row.state == "resolved"
+    assert row.summary == found.summary
+    assert scene.alerts()[-1].data.summary == found.summary
