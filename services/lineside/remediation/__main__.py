@@ -6,6 +6,7 @@ import signal
 import sys
 import threading
 import time
+from contextlib import ExitStack
 
 from lineside.bus import BusError
 from lineside.bus.kafka import KafkaBus
@@ -36,43 +37,43 @@ def main() -> int:
 
 def serve(settings: RemediationSettings, stop: threading.Event) -> int:
     """Until ``stop`` is set. Raises ``StoreError``, ``PortTaken``, ``BusError``."""
-    store = Store(settings.database_url)
-    store.upgrade()
-    metrics = Metrics(store)
-    bus = KafkaBus(
-        bootstrap=settings.bootstrap,
-        prefix=settings.topic_prefix,
-        partitions=settings.partitions,
-        replication=settings.replication,
-    )
-    processor = Processor(bus, store, settings, metrics)
-    service = Service(
-        store=store,
-        settings=settings,
-        registry=metrics.registry,
-        pulse=lambda: Pulse(
-            lag=processor.lag,
-            last_record_ns=processor.last_record_ns,
-            last_turn_age_s=time.monotonic() - processor.beat_s,
-        ),
-        stopping=stop,
-    )
-    server = ApiServer(create_app(service), settings.api_host, settings.api_port)
-    server.start()
-    log.info(
-        "mode %s, API on http://%s:%d/docs, history in %s",
-        settings.mode,
-        settings.api_host,
-        server.port,
-        store.where,
-    )
-    try:
+    with ExitStack() as ends:
+        store = Store(settings.database_url)
+        ends.callback(store.close)
+        store.upgrade()
+        metrics = Metrics(store)
+        service = Service(
+            store=store,
+            settings=settings,
+            registry=metrics.registry,
+            pulse=lambda: Pulse(
+                lag=processor.lag,
+                last_record_ns=processor.last_record_ns,
+                last_turn_age_s=time.monotonic() - processor.beat_s,
+            ),
+            stopping=stop,
+        )
+        server = ApiServer(create_app(service), settings.api_host, settings.api_port)
+        ends.callback(server.stop)
+        ends.callback(stop.set)
+        # Only who has the port joins the group: a second service takes no partition from the first.
+        bus = KafkaBus(
+            bootstrap=settings.bootstrap,
+            prefix=settings.topic_prefix,
+            partitions=settings.partitions,
+            replication=settings.replication,
+        )
+        processor = Processor(bus, store, settings, metrics)
+        ends.callback(processor.close)
+        server.start()
+        log.info(
+            "mode %s, API on http://%s:%d/docs, history in %s",
+            settings.mode,
+            settings.api_host,
+            server.port,
+            store.where,
+        )
         processor.run(stop)
-    finally:
-        stop.set()
-        server.stop()
-        processor.close()
-        store.close()
     return 0
 
 

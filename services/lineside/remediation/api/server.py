@@ -25,6 +25,7 @@ class ApiServer:
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             self._socket.bind((host, port))
+            self._socket.listen()  # a port that is only bound can be bound again
         except OSError as error:
             self._socket.close()
             raise PortTaken(
