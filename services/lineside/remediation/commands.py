@@ -13,7 +13,12 @@ from lineside.remediation.client import REFUSED, fail
 
 Api = Annotated[
     str,
-    typer.Option("--api", default_factory=client.default_api, help="Address of the API."),
+    typer.Option(
+        "--api",
+        default_factory=client.default_api,
+        show_default=f"LINESIDE_API, else {client.LOCAL_API}",
+        help="Address of the API.",
+    ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
@@ -52,7 +57,7 @@ def list_incidents(
     limit: Annotated[int, typer.Option(min=1, max=200, help="At most so many.")] = 50,
     as_json: AsJson = False,
 ) -> None:
-    """List incidents, newest first.
+    """List incidents, newest first. Times are in UTC. Exit code 64: an option has no such value.
 
     Example: lineside incidents list --job gpt --state open --state mitigating
     """
@@ -65,12 +70,14 @@ def list_incidents(
 @incidents.command("show")
 def show_incident(
     api: Api,
-    incident_id: Annotated[str, typer.Argument(metavar="ID", help="As `list` shows it.")],
+    incident_id: Annotated[
+        str, typer.Argument(metavar="ID", help="Or the beginning, as `list` shows it.")
+    ],
     as_json: AsJson = False,
 ) -> None:
-    """Show one incident: timeline, suspects, plans, effect. Exit code 1: there is none.
+    """Show one incident: timeline, suspects, plans, effect. Exit code 1: there is none; 2: there are several.
 
-    Example: lineside incidents show 4e9c1c52-...
+    Example: lineside incidents show 4e9c1c52
     """
     found = client.get(api, f"/v1/incidents/{incident_id}")
     _print_json(found) if as_json else tables.print_incident(found)

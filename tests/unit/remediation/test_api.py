@@ -8,10 +8,12 @@ from contextlib import contextmanager
 import httpx
 import pytest
 from scene import BEST, BEST_S, JOB, job
+from sqlalchemy import select, text
 
 from lineside.contracts import Capabilities, JobState, TopicName
 from lineside.remediation.api import ApiServer, PortTaken, Service, create_app
 from lineside.remediation.api.app import Pulse
+from lineside.remediation.store import IncidentRow
 
 
 def service_for(scene, **changes):
@@ -118,10 +120,34 @@ def test_incidents_are_filtered_and_come_in_pages(client, scene):
     assert "no cursor" in problem(client.get("/v1/incidents", params={"cursor": "?"}), 400)
     beyond = base64.urlsafe_b64encode(b"99999999999999999999:x").decode()
     assert "no cursor" in problem(client.get("/v1/incidents", params={"cursor": beyond}), 400)
-    assert "offset" in problem(
-        client.get("/v1/incidents", params={"since": "2030-01-01T00:00:00"}), 400
+    assert "timezone" in problem(
+        client.get("/v1/incidents", params={"since": "2030-01-01T00:00:00"}), 422
     )
     assert "state" in problem(client.get("/v1/incidents", params={"state": "bad"}), 422)
+
+
+def test_the_beginning_of_an_id_names_an_incident(client, scene):
+    scene.begin()
+    for rank in range(2):
+        scene.relieve(scene.strike(rank))
+        scene.train(3)
+    ids = [f"36bfc6d6-000{n}-4000-8000-000000000000" for n in range(2)]
+    with scene.store.writing() as session:
+        session.execute(text("PRAGMA defer_foreign_keys=ON"))
+        for new, row in zip(ids, session.scalars(select(IncidentRow)).all(), strict=True):
+            for table in ("faults", "incident_transitions", "plans", "incidents"):
+                session.execute(
+                    text(f"UPDATE {table} SET incident_id = :new WHERE incident_id = :old"),
+                    {"new": new, "old": row.incident_id},
+                )
+
+    def show(name):
+        return client.get(f"/v1/incidents/{name}")
+
+    assert show("36bfc6d6-0001").json()["incident_id"] == ids[1]
+    assert ids[0] in problem(show("36bfc6d6"), 409)
+    assert "at least 6 characters" in problem(show("36bfc"), 404)
+    assert "no incident '36bfc6%'" in problem(show("36bfc6%25"), 404)
 
 
 def test_a_persons_plan_gets_a_revision_and_is_published(client, scene):
@@ -272,7 +298,6 @@ def test_a_database_that_is_away_is_a_503(scene, client, monkeypatch):
 def test_a_port_that_is_taken_is_said_clearly(scene):
     app = create_app(service_for(scene))
     first = ApiServer(app, "127.0.0.1", 0)
-    first.start()
     with pytest.raises(PortTaken, match="LINESIDE_API_PORT"):
         ApiServer(app, "127.0.0.1", first.port)
     first.stop()

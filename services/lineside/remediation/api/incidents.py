@@ -3,8 +3,10 @@
 from datetime import datetime
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Path, Query
+from pydantic import AwareDatetime
 from sqlalchemy import select, tuple_
+from sqlalchemy.orm import Session
 
 from lineside.contracts import FaultKind
 from lineside.remediation.api import answers, schemas
@@ -13,6 +15,9 @@ from lineside.remediation.api.problems import Problem, responses
 from lineside.remediation.api.reach import Reading
 from lineside.remediation.incident import State
 from lineside.remediation.store import IncidentRow
+
+_ENOUGH = 6
+"""Characters of an id that may stand for all of it."""
 
 router = APIRouter(prefix="/incidents", tags=["incidents"])
 
@@ -24,7 +29,7 @@ def list_incidents(
     state: Annotated[list[State] | None, Query(description="in any of these states")] = None,
     kind: Annotated[list[FaultKind] | None, Query(description="of any of these kinds")] = None,
     since: Annotated[
-        datetime | None, Query(description="opened at or after, RFC 3339 with an offset")
+        AwareDatetime | None, Query(description="opened at or after, RFC 3339 with an offset")
     ] = None,
     cursor: Annotated[str | None, Query(description="`next_cursor` of the page before")] = None,
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
@@ -57,16 +62,40 @@ def list_incidents(
 @router.get(
     "/{incident_id}",
     summary="One incident: timeline, evidence, plans, effect",
-    responses=responses(404),
+    responses=responses(404, 409),
 )
-def get_incident(incident_id: str, session: Reading) -> schemas.Incident:
-    row = session.get(IncidentRow, incident_id)
-    if row is None:
-        raise Problem(404, f"there is no incident {incident_id!r}")
-    return answers.incident(session, row)
+def get_incident(
+    incident_id: Annotated[
+        str, Path(description=f"the id, or its first {_ENOUGH} characters or more")
+    ],
+    session: Reading,
+) -> schemas.Incident:
+    return answers.incident(session, _named(session, incident_id))
+
+
+def _named(session: Session, name: str) -> IncidentRow:
+    """By its id, or by the beginning of it where no other begins so. Raises ``Problem``."""
+    row = session.get(IncidentRow, name)
+    if row is not None:
+        return row
+    if len(name) < _ENOUGH:
+        raise Problem(
+            404,
+            f"there is no incident {name!r}; give its id, or at least {_ENOUGH} characters of it",
+        )
+    rows = session.scalars(
+        select(IncidentRow)
+        .where(IncidentRow.incident_id.startswith(name, autoescape=True))
+        .order_by(IncidentRow.opened_ns.desc())
+        .limit(3)
+    ).all()
+    if not rows:
+        raise Problem(404, f"there is no incident {name!r}")
+    if len(rows) > 1:
+        found = ", ".join(row.incident_id for row in rows)
+        raise Problem(409, f"{name!r} begins more than one incident's id: {found}")
+    return rows[0]
 
 
 def _ns(time: datetime) -> int:
-    if time.tzinfo is None:
-        raise Problem(400, "since: the time needs an offset, for example 2030-01-01T00:00:00Z")
     return round(time.timestamp() * 1e6) * 1000
