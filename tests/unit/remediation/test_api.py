@@ -10,7 +10,7 @@ import pytest
 from scene import BEST, BEST_S, JOB, job
 from sqlalchemy import select, text
 
-from lineside.contracts import Capabilities, JobState, TopicName
+from lineside.contracts import Capabilities, Device, JobState, Machine, Mesh, TopicName
 from lineside.remediation.api import ApiServer, PortTaken, Service, create_app
 from lineside.remediation.api.app import Pulse
 from lineside.remediation.store import IncidentRow
@@ -72,6 +72,13 @@ def test_jobs_say_what_runs_and_how(client, healed):
     assert found["health"]["step_s"] == BEST_S
     assert found["started_at"] == "2023-11-14T22:03:20Z"
     assert "no job 'other'" in problem(client.get("/v1/jobs/other"), 404)
+
+
+def test_without_a_mesh_the_ranks_are_those_of_the_machines(client, scene):
+    spare = Machine("machine-9", "host-9", spare=True, devices=[Device(0, 0, "gpu0")] * 2)
+    scene.tell(TopicName.JOBS, job(mesh=Mesh(), machines=[*job().machines, spare]))
+    scene.work()
+    assert client.get(f"/v1/jobs/{JOB}").json()["world_size"] == 4
 
 
 def test_health_is_a_series(client, healed):
