@@ -75,7 +75,7 @@ def test_jobs_say_what_runs_and_how(client, healed):
 
 
 def test_without_a_mesh_the_ranks_are_those_of_the_machines(client, scene):
-    spare = Machine("machine-9", "host-9", spare=True, devices=[Device(0, 0, "gpu0")] * 2)
+    spare = Machine("machine-9", "host-9", spare=True, devices=[Device(4, 0, "gpu0")])
     scene.tell(TopicName.JOBS, job(mesh=Mesh(), machines=[*job().machines, spare]))
     scene.work()
     assert client.get(f"/v1/jobs/{JOB}").json()["world_size"] == 4
