@@ -98,7 +98,7 @@ def test_observe_says_what_it_would_do_and_does_nothing(demo: StartDemo) -> None
     summary = running.summary()
     assert summary["culprit"] == summary["victim"] == 5
     assert summary["healed_step_s"] is None
-    assert rows(running.out, "select distinct state from plans") == [("proposed",)]
+    assert rows(running.out, "select progress, revision from plans") == [("proposed", None)]
     assert running.left() == []
 
 
