@@ -29,6 +29,7 @@ COMMANDS: dict[str, Entry] = {
     ),
     "up": Entry("lineside.cli.up:up", "Start Kafka and all services, without a run."),
     "run": Entry("lineside.agent.commands:run", "Run a training program under agents."),
+    "agent": Entry("lineside.agent.commands:agent", "See what the agents on this machine do."),
     "jobs": Entry("lineside.remediation.commands:jobs", "List the jobs that are being watched."),
     "incidents": Entry("lineside.remediation.commands:incidents", "List and show incidents."),
     "plan": Entry("lineside.remediation.commands:plan", "Give a job a plan by hand."),
@@ -44,6 +45,7 @@ COMMANDS: dict[str, Entry] = {
     "faults": Entry("lineside.faults.commands:faults", "Break a run on purpose."),
     "kafka": Entry("lineside.bus.commands:kafka", "Start and stop a local Apache Kafka."),
     "topics": Entry("lineside.bus.commands:topics", "Create and list the topics."),
+    "keys": Entry("lineside.cli.keys:keys", "Create keys that sign plans and requests."),
     "db": Entry("lineside.remediation.commands:db", "Upgrade and check the incident database."),
 }
 

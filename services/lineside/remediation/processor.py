@@ -15,6 +15,7 @@ from sqlalchemy.orm import Session
 
 from lineside.bus import Bus, BusUnavailable, Message
 from lineside.contracts import ContractError, dead_letter, decode
+from lineside.contracts.signatures import Signer
 from lineside.remediation import outbox
 from lineside.remediation.advance import advance
 from lineside.remediation.history import Turn
@@ -35,7 +36,8 @@ _RETRY_S = 1.0
 
 
 class Processor:
-    """Call ``step`` again and again, or ``run`` it until told to stop. ``clock`` gives wall time in ns."""
+    """Call ``step`` again and again, or ``run`` it until told to stop. ``clock`` gives wall time in ns.
+    Raises ``BadKey`` where the signing key cannot be used."""
 
     def __init__(
         self,
@@ -52,7 +54,9 @@ class Processor:
         self._clock = clock
         self._subscriber = bus.subscriber(tuple(HANDLERS), GROUP)
         self._publisher = bus.publisher()
-        self._sender = outbox.Sender(store, self._publisher)
+        key = settings.signing_key_file
+        signer = Signer.load(key) if key else None
+        self._sender = outbox.Sender(store, self._publisher, signer)
         self._held: list[Message] = []
         self._turned_ns = 0
         self._pruned_ns = 0
