@@ -25,6 +25,7 @@ from lineside.contracts import JobState
 from lineside.kit.logging import configure
 from lineside.kit.settings import BusSettings, home, read
 
+_WIDE = 200  # where no terminal sets a limit, lines are not folded
 _NOTHING_RUNS = 3
 """As init scripts have it."""
 _POLL_S = 0.1
@@ -71,17 +72,16 @@ def show_status(
 
 
 def _print_agents(found: list[Found]) -> None:
-    table = Table(
-        "job", "machine", "agent", "plan", "waiting", "rank", "pid", "state", "step", "phase"
-    )
+    names = ("job", "machine", "agent", "plan", "waiting", "rank", "pid", "state", "step", "phase")
+    table = Table(*names, box=None, pad_edge=False)
     for one in found:
         agent = one.agent
-        said = f"{one.says} ({one.age_s:.0f} s ago)"
+        said = f"{one.says}, {one.age_s:.0f} s ago"
         head = [agent.job_id, agent.machine_id, said, str(agent.revision), str(agent.waiting)]
         rows = [_cells(rank) for rank in agent.ranks] or [[""] * 5]
         for number, cells in enumerate(rows):
             table.add_row(*(head if number == 0 else [""] * 5), *cells)
-    Console().print(table)
+    Console(width=None if sys.stdout.isatty() else _WIDE).print(table)
 
 
 def _cells(rank: RankStatus) -> list[str]:
