@@ -33,6 +33,9 @@ COMMANDS: dict[str, Entry] = {
     "jobs": Entry("lineside.remediation.commands:jobs", "List the jobs that are being watched."),
     "incidents": Entry("lineside.remediation.commands:incidents", "List and show incidents."),
     "plan": Entry("lineside.remediation.commands:plan", "Give a job a plan by hand."),
+    "request": Entry(
+        "lineside.remediation.request_command:request", "Ask a run's agents for evidence."
+    ),
     "alerts": Entry("lineside.remediation.commands:alerts", "Follow the stream of alerts."),
     "record": Entry("lineside.diagnose.commands:record", "Write topics to a file as JSON lines."),
     "replay": Entry("lineside.diagnose.commands:replay", "Feed a recording to a detector."),

@@ -22,7 +22,7 @@ from lineside.remediation.history import Turn
 from lineside.remediation.intake import HANDLERS
 from lineside.remediation.metrics import Metrics
 from lineside.remediation.settings import RemediationSettings
-from lineside.remediation.store import HealthRow, OutboxRow, Store
+from lineside.remediation.store import HealthRow, OutboxRow, ReplyRow, RequestRow, Store
 
 log = logging.getLogger("lineside.remediation")
 
@@ -30,7 +30,7 @@ GROUP = "remediation"
 TICK_NS = 10**9
 _LIMIT = 500
 _PRUNE_NS = 60 * 10**9
-_OUTBOX_KEEP_NS = 30 * 24 * 3600 * 10**9
+_KEEP_NS = 30 * 24 * 3600 * 10**9
 """As long as the alerts topic keeps its records; readers resume from here."""
 _RETRY_S = 1.0
 
@@ -145,10 +145,12 @@ class Processor:
         outbox.put_message(session, letter, self.now_ns)
 
     def _prune(self, session: Session) -> None:
-        """Old health samples and records sent long ago; the history itself stays."""
+        """Old health samples, evidence and records sent long ago; the history itself stays."""
         if self.now_ns - self._pruned_ns < _PRUNE_NS:
             return
         self._pruned_ns = self.now_ns
         old_health = self.now_ns - self._settings.health_keep_ns
         session.execute(delete(HealthRow).where(HealthRow.received_ns < old_health))
-        session.execute(delete(OutboxRow).where(OutboxRow.sent_ns < self.now_ns - _OUTBOX_KEEP_NS))
+        session.execute(delete(ReplyRow).where(ReplyRow.received_ns < self.now_ns - _KEEP_NS))
+        session.execute(delete(RequestRow).where(RequestRow.created_ns < self.now_ns - _KEEP_NS))
+        session.execute(delete(OutboxRow).where(OutboxRow.sent_ns < self.now_ns - _KEEP_NS))

@@ -182,7 +182,7 @@ def test_beyond_the_spools_bound_the_oldest_is_missing_and_counted(
         port = int(kafka.bootstrap.rsplit(":", 1)[1])
         bus = KafkaBus(kafka.bootstrap, partitions=1)
         bus.admin().ensure_topics(tuple(TOPICS.values()))
-        tight = {"LINESIDE_QUEUE_RECORDS": "2", "LINESIDE_SPOOL_BYTES": "12000"}
+        tight = {"LINESIDE_QUEUE_RECORDS": "2", "LINESIDE_SPOOL_BYTES": "6000"}
         run = start(RANK, on=bus, environment=tight)
         run.until(lambda: len(run.seen.steps(0)) > 20, "steps")
         kafka.stop()
@@ -192,7 +192,7 @@ def test_beyond_the_spools_bound_the_oldest_is_missing_and_counted(
             return int(json.loads(status.read_bytes())["ranks"][0]["step"])
 
         stopped_at = last_step()
-        run.until(lambda: last_step() > stopped_at + 500, "an outage of many steps")
+        run.until(lambda: last_step() > stopped_at + 250, "an outage of many steps")
         with LocalKafka(tmp_path / "kafka", port=port):
             back_at = last_step()
             run.until(lambda: run.seen.steps(0)[-1] > back_at + 100, "telemetry after the outage")
