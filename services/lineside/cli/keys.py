@@ -2,14 +2,13 @@
 
 import base64
 import json
+import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from lineside.contracts.signatures import BadKey, Signer, create_key, key_id
-
-_CANNOT_CREATE = 73
 
 keys = typer.Typer(help="Create keys that sign plans and requests.", no_args_is_help=True)
 
@@ -33,10 +32,10 @@ def create(
         public = create_key(file)
     except FileExistsError:
         typer.echo(f"{file} exists already; a key is never replaced", err=True)
-        raise typer.Exit(_CANNOT_CREATE) from None
+        raise typer.Exit(os.EX_CANTCREAT) from None
     except OSError as error:
         typer.echo(f"{file} cannot be written: {error.strerror}", err=True)
-        raise typer.Exit(_CANNOT_CREATE) from error
+        raise typer.Exit(os.EX_CANTCREAT) from error
     _show(public, file, as_json)
 
 

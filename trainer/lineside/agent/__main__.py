@@ -33,7 +33,7 @@ def main() -> int:
         trust = Trust(settings.trusted_keys)
     except BadKey as error:
         print(f"LINESIDE_TRUSTED_KEYS: {error}", file=sys.stderr)
-        return 78
+        return os.EX_CONFIG
     bus = _bus(settings)
     # Records wait for Kafka as long as there is room: none is given up for its age.
     sending = _bus(settings, {"message.timeout.ms": 0})

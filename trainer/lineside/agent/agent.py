@@ -23,9 +23,8 @@ from lineside.agent.spec import AgentSpec, Outcome, Reason
 from lineside.agent.spool import Spool
 from lineside.agent.status import AgentStatus, write_status
 from lineside.agent.view import RankView
-from lineside.bus import Bus, BusError
+from lineside.bus import Bus
 from lineside.contracts import (
-    ContractError,
     JobState,
     MemberState,
     Plan,
