@@ -98,7 +98,7 @@ class Agent:
         due = time.monotonic()
         while not self._is_over():
             news = self._read_mail()
-            self._say(self._clerk.work({p.rank: p for p, _ in self._watched}, time.time_ns()))
+            self._report_safely(self._answer_requests)
             news |= self._notice_ends()
             now = time.monotonic()
             if now >= due:
@@ -209,6 +209,10 @@ class Agent:
             else:
                 self._say(self._clerk.take(record, refusal, time.time_ns()))
         return news
+
+    def _answer_requests(self) -> None:
+        running = {process.rank: process for process, _ in self._watched}
+        self._say(self._clerk.work(running, time.time_ns()))
 
     def _say(self, replies: list[Reply]) -> None:
         for reply in replies:

@@ -9,7 +9,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -39,16 +39,18 @@ class Work:
     """A child process that gathers one rank's evidence, its output in a file without a name."""
 
     def __init__(self, command: list[str], read: Reading, patience_s: float) -> None:
-        self._out, self._err = tempfile.TemporaryFile(), tempfile.TemporaryFile()
         self._read = read
         self._deadline = time.monotonic() + patience_s
         self._patience_s = patience_s
+        self._files = ExitStack()
         try:
+            self._out = self._files.enter_context(tempfile.TemporaryFile())
+            self._err = self._files.enter_context(tempfile.TemporaryFile())
             self._process = processes.spawn(
                 command, env=os.environ | _ONE_THREAD, log=self._out, stderr=self._err
             )
         except OSError as error:
-            self.close()
+            self._files.close()
             raise CannotAnswer(f"{command[0]} cannot be started: {error.strerror}") from error
 
     def result(self) -> dict[str, Any] | None:
@@ -69,12 +71,10 @@ class Work:
 
     def close(self) -> None:
         """End it, done or not."""
-        with suppress(AttributeError):  # it could not be started
-            if self._process.poll() is None:
-                self._process.kill()
-            self._process.wait()
-        self._out.close()
-        self._err.close()
+        if self._process.poll() is None:
+            self._process.kill()
+        self._process.wait()
+        self._files.close()
 
     @staticmethod
     def _content(file: Any) -> bytes:
