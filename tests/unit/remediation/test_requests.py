@@ -25,7 +25,7 @@ from lineside.contracts import (
     fault_event,
 )
 from lineside.contracts.signatures import BadKey, Signer, Trust, Untrusted, create_key
-from lineside.remediation import evidence
+from lineside.remediation import evidence, tables
 from lineside.remediation.api import ApiServer, Service, create_app
 from lineside.remediation.api.app import Pulse
 from lineside.remediation.request_command import parse_ranks, request
@@ -191,15 +191,18 @@ def test_a_fault_gets_what_it_wants_as_the_mode_allows(make_scene, mode, kinds):
         assert "the mode is observe" in rows["validate_compute"].refusal
 
 
-def test_an_incident_shows_its_evidence(client, scene):
+def test_an_incident_shows_its_evidence(client, scene, monkeypatch, capsys):
     scene.begin()
     scene.tell(TopicName.FAULTS, fault_event(fault(2, onset_ns=scene.now_ns, **WANTED)))
     asked = sent(scene)[0]
     reply(scene, asked, 2)
     scene.train(2)
     [incident] = client.get("/v1/incidents").json()["items"]
-    shown = client.get(f"/v1/incidents/{incident['incident_id']}").json()["evidence"]
-    assert {one["kind"]: one["answered"] for one in shown} == {
+    full = client.get(f"/v1/incidents/{incident['incident_id']}").json()
+    monkeypatch.setenv("COLUMNS", "200")
+    tables.print_incident(full)
+    assert "'read_minds' is no kind of request" in capsys.readouterr().out
+    assert {one["kind"]: one["answered"] for one in full["evidence"]} == {
         "dump_stacks": 1,
         "validate_compute": 0,
         "read_minds": 0,
