@@ -47,6 +47,8 @@ class Processor:
         metrics: Metrics,
         clock: Callable[[], int] = time.time_ns,
     ) -> None:
+        key = settings.signing_key_file
+        signer = Signer.load(key) if key else None
         self._store = store
         self._settings = settings
         self._policy = settings.policy()
@@ -54,8 +56,6 @@ class Processor:
         self._clock = clock
         self._subscriber = bus.subscriber(tuple(HANDLERS), GROUP)
         self._publisher = bus.publisher()
-        key = settings.signing_key_file
-        signer = Signer.load(key) if key else None
         self._sender = outbox.Sender(store, self._publisher, signer)
         self._held: list[Message] = []
         self._turned_ns = 0
