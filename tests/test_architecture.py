@@ -120,6 +120,7 @@ def test_the_probe_brings_nothing_heavy_into_a_training_process() -> None:
         "rich",
         "asyncio",
         "psutil",
+        "cryptography",
     ]
     program = f"import sys, lineside.probe; print([m for m in {heavy} if m in sys.modules])"
     answer = subprocess.run(

@@ -29,9 +29,13 @@ COMMANDS: dict[str, Entry] = {
     ),
     "up": Entry("lineside.cli.up:up", "Start Kafka and all services, without a run."),
     "run": Entry("lineside.agent.commands:run", "Run a training program under agents."),
+    "agent": Entry("lineside.agent.commands:agent", "See what the agents on this machine do."),
     "jobs": Entry("lineside.remediation.commands:jobs", "List the jobs that are being watched."),
     "incidents": Entry("lineside.remediation.commands:incidents", "List and show incidents."),
     "plan": Entry("lineside.remediation.commands:plan", "Give a job a plan by hand."),
+    "request": Entry(
+        "lineside.remediation.request_command:request", "Ask a run's agents for evidence."
+    ),
     "alerts": Entry("lineside.remediation.commands:alerts", "Follow the stream of alerts."),
     "record": Entry("lineside.diagnose.commands:record", "Write topics to a file as JSON lines."),
     "replay": Entry("lineside.diagnose.commands:replay", "Feed a recording to a detector."),
@@ -44,6 +48,7 @@ COMMANDS: dict[str, Entry] = {
     "faults": Entry("lineside.faults.commands:faults", "Break a run on purpose."),
     "kafka": Entry("lineside.bus.commands:kafka", "Start and stop a local Apache Kafka."),
     "topics": Entry("lineside.bus.commands:topics", "Create and list the topics."),
+    "keys": Entry("lineside.cli.keys:keys", "Create keys that sign plans and requests."),
     "db": Entry("lineside.remediation.commands:db", "Upgrade and check the incident database."),
 }
 

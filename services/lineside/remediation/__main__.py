@@ -10,6 +10,7 @@ from contextlib import ExitStack
 
 from lineside.bus import BusError
 from lineside.bus.kafka import KafkaBus
+from lineside.contracts.signatures import BadKey
 from lineside.kit import logging as kit_logging
 from lineside.kit.settings import read
 from lineside.remediation.api import ApiServer, PortTaken, Service, create_app
@@ -33,10 +34,13 @@ def main() -> int:
     except (StoreError, PortTaken, BusError) as error:
         print(error, file=sys.stderr)
         return os.EX_UNAVAILABLE
+    except BadKey as error:
+        print(f"LINESIDE_SIGNING_KEY_FILE: {error}", file=sys.stderr)
+        return os.EX_CONFIG
 
 
 def serve(settings: RemediationSettings, stop: threading.Event) -> int:
-    """Until ``stop`` is set. Raises ``StoreError``, ``PortTaken``, ``BusError``."""
+    """Until ``stop`` is set. Raises ``StoreError``, ``PortTaken``, ``BusError``, ``BadKey``."""
     with ExitStack() as ends:
         store = Store(settings.database_url)
         ends.callback(store.close)

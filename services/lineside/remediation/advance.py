@@ -14,6 +14,7 @@ from sqlalchemy.exc import DBAPIError
 from lineside.contracts import PlanStatus
 from lineside.remediation import verification
 from lineside.remediation.arrivals import place_faults, refresh
+from lineside.remediation.evidence import ask_for_wanted
 from lineside.remediation.history import Turn, record
 from lineside.remediation.incident import POLICY, Progress, State, outcome
 from lineside.remediation.issue import issue
@@ -35,6 +36,7 @@ _MOST_MOVES = 8
 
 def advance(turn: Turn, config: PolicyConfig) -> None:
     _settle_plans(turn)
+    ask_for_wanted(turn)
     place_faults(turn)
     rows = turn.session.scalars(
         select(IncidentRow)

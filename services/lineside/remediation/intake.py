@@ -16,11 +16,19 @@ from lineside.contracts import (
     Job,
     JobHealth,
     PlanStatus,
+    Reply,
     TopicName,
 )
 from lineside.remediation.correlation import located
 from lineside.remediation.records import fault_of, job_of, plain
-from lineside.remediation.store import FaultEventRow, FaultRow, HealthRow, JobRow, PlanStatusRow
+from lineside.remediation.store import (
+    FaultEventRow,
+    FaultRow,
+    HealthRow,
+    JobRow,
+    PlanStatusRow,
+    ReplyRow,
+)
 
 
 def on_job(session: Session, job: Job, received_ns: int) -> None:
@@ -73,6 +81,22 @@ def on_plan_status(session: Session, status: PlanStatus, received_ns: int) -> No
             )
         )
     _note_revision(session, status.run_id, status.revision)
+
+
+def on_reply(session: Session, reply: Reply, received_ns: int) -> None:
+    if session.get(ReplyRow, (reply.request_id, reply.machine_id, reply.rank)) is None:
+        session.add(
+            ReplyRow(
+                request_id=reply.request_id,
+                machine_id=reply.machine_id,
+                rank=reply.rank,
+                at_ns=reply.at_ns,
+                ok=reply.ok,
+                detail=reply.detail,
+                result=reply.result,
+                received_ns=received_ns,
+            )
+        )
 
 
 def _note_revision(session: Session, run_id: str, revision: int) -> None:
@@ -145,4 +169,5 @@ HANDLERS: dict[TopicName, Handler] = {
     TopicName.HEALTH: on_health,
     TopicName.FAULTS: on_fault,
     TopicName.PLAN_STATUS: on_plan_status,
+    TopicName.REPLIES: on_reply,
 }

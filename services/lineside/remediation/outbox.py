@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 
 from lineside.bus import BusMisuse, Publisher, QueueFull
 from lineside.contracts import Decoded, TopicName, WireMessage, encode
+from lineside.contracts.signatures import Signer
 from lineside.remediation.store import OutboxRow, Store
 
 log = logging.getLogger("lineside.remediation")
@@ -41,9 +42,11 @@ def put_message(session: Session, message: WireMessage, now_ns: int) -> None:
 
 
 class Sender:
-    """Publishes what stands in the outbox; call ``send`` about every 0.2 s."""
+    """Publishes what stands in the outbox; call ``send`` about every 0.2 s. ``signer`` signs what agents act
+    on on its way out: the key is in one place, and the same record always gets the same signature."""
 
-    def __init__(self, store: Store, publisher: Publisher) -> None:
+    def __init__(self, store: Store, publisher: Publisher, signer: Signer | None = None) -> None:
+        self._signer = signer
         self._store = store
         self._publisher = publisher
         self._queued: list[int] = []
@@ -83,6 +86,8 @@ class Sender:
                 value=row.value,
                 headers=tuple((name, value.encode()) for name, value in row.headers),
             )
+            if self._signer is not None:
+                message = self._signer.sign(message)
             try:
                 self._publisher.publish(message)
             except QueueFull:

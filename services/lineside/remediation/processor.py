@@ -15,13 +15,14 @@ from sqlalchemy.orm import Session
 
 from lineside.bus import Bus, BusUnavailable, Message
 from lineside.contracts import ContractError, dead_letter, decode
+from lineside.contracts.signatures import Signer
 from lineside.remediation import outbox
 from lineside.remediation.advance import advance
 from lineside.remediation.history import Turn
 from lineside.remediation.intake import HANDLERS
 from lineside.remediation.metrics import Metrics
 from lineside.remediation.settings import RemediationSettings
-from lineside.remediation.store import HealthRow, OutboxRow, Store
+from lineside.remediation.store import HealthRow, OutboxRow, ReplyRow, RequestRow, Store
 
 log = logging.getLogger("lineside.remediation")
 
@@ -29,13 +30,14 @@ GROUP = "remediation"
 TICK_NS = 10**9
 _LIMIT = 500
 _PRUNE_NS = 60 * 10**9
-_OUTBOX_KEEP_NS = 30 * 24 * 3600 * 10**9
+_KEEP_NS = 30 * 24 * 3600 * 10**9
 """As long as the alerts topic keeps its records; readers resume from here."""
 _RETRY_S = 1.0
 
 
 class Processor:
-    """Call ``step`` again and again, or ``run`` it until told to stop. ``clock`` gives wall time in ns."""
+    """Call ``step`` again and again, or ``run`` it until told to stop. ``clock`` gives wall time in ns.
+    Raises ``BadKey`` where the signing key cannot be used."""
 
     def __init__(
         self,
@@ -45,6 +47,8 @@ class Processor:
         metrics: Metrics,
         clock: Callable[[], int] = time.time_ns,
     ) -> None:
+        key = settings.signing_key_file
+        signer = Signer.load(key) if key else None
         self._store = store
         self._settings = settings
         self._policy = settings.policy()
@@ -52,7 +56,7 @@ class Processor:
         self._clock = clock
         self._subscriber = bus.subscriber(tuple(HANDLERS), GROUP)
         self._publisher = bus.publisher()
-        self._sender = outbox.Sender(store, self._publisher)
+        self._sender = outbox.Sender(store, self._publisher, signer)
         self._held: list[Message] = []
         self._turned_ns = 0
         self._pruned_ns = 0
@@ -141,10 +145,12 @@ class Processor:
         outbox.put_message(session, letter, self.now_ns)
 
     def _prune(self, session: Session) -> None:
-        """Old health samples and records sent long ago; the history itself stays."""
+        """Old health samples, evidence and records sent long ago; the history itself stays."""
         if self.now_ns - self._pruned_ns < _PRUNE_NS:
             return
         self._pruned_ns = self.now_ns
         old_health = self.now_ns - self._settings.health_keep_ns
         session.execute(delete(HealthRow).where(HealthRow.received_ns < old_health))
-        session.execute(delete(OutboxRow).where(OutboxRow.sent_ns < self.now_ns - _OUTBOX_KEEP_NS))
+        session.execute(delete(ReplyRow).where(ReplyRow.received_ns < self.now_ns - _KEEP_NS))
+        session.execute(delete(RequestRow).where(RequestRow.created_ns < self.now_ns - _KEEP_NS))
+        session.execute(delete(OutboxRow).where(OutboxRow.sent_ns < self.now_ns - _KEEP_NS))

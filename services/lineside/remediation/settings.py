@@ -1,6 +1,7 @@
 """What the remediation service reads from its environment (prefix ``LINESIDE_``), once, at start."""
 
 import ipaddress
+from pathlib import Path
 from typing import Self
 
 from pydantic import Field, model_validator
@@ -30,6 +31,10 @@ class RemediationSettings(DatabaseSettings):
     api_host: str = Field("127.0.0.1", description="address of the API; loopback only")
     api_port: int = Field(API_PORT, ge=0, le=65535, description="port of the API; 0: any free one")
     mode: Mode = Field(Mode.OBSERVE, description="observe: record what would be done; auto: do it")
+    signing_key_file: Path | None = Field(
+        None,
+        description="PEM file of the Ed25519 key that signs plans and requests; none: unsigned",
+    )
     rebalance_cost_s: float = Field(
         15.0,
         ge=0,

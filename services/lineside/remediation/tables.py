@@ -10,6 +10,8 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from lineside.remediation.stacks import spans
+
 _WIDE = 110
 """From this many characters on there is room for every column."""
 _SHORT_ID = 8
@@ -106,6 +108,8 @@ def print_incident(incident: dict[str, Any]) -> None:
     parts: list[Any] = [Text(incident["summary"], style="bold"), head, "", timeline]
     if incident["plans"]:
         parts += ["", _plans(incident["plans"], console.width, ("job",))]
+    if incident["evidence"]:
+        parts += ["", _evidence(incident["evidence"])]
     if incident["effect"]:
         parts += ["", _effect(incident["effect"])]
     console.print(Panel(Group(*parts), title=f"incident {incident['incident_id']}"))
@@ -146,6 +150,42 @@ def _plans(plans: list[dict[str, Any]], width: int, drop: tuple[str, ...] = ()) 
         for plan in plans
     ]
     return _table(rows, drop if width >= _WIDE else (*drop, "kind", "predicted"))
+
+
+def _evidence(asked: list[dict[str, Any]]) -> Table:
+    """What the faults wanted to know: how many ranks have answered, or why nobody was asked."""
+    rows: list[Row] = [
+        {
+            "evidence": one["kind"],
+            "detail": one["refusal"] or f"answered by {one['answered']} ranks",
+            "request": one["request_id"][:_SHORT_ID],
+        }
+        for one in asked
+    ]
+    return _table(rows)
+
+
+def print_request(asked: dict[str, Any]) -> None:
+    """The answers to a request: stacks by place, anything else by rank."""
+    parts: list[Any] = []
+    for group in asked["stacks"]:
+        parts.append(Text(f"ranks {spans(group['ranks'])}", style="bold"))
+        parts += [Text(f"    {frame}") for frame in group["frames"] or ["(no Python frame)"]]
+    if told := [r for r in asked["replies"] if not (r["ok"] and asked["stacks"])]:
+        parts.append(_table([_reply(reply) for reply in told]))
+    if asked["waiting_for"]:
+        parts.append(Text(f"no answer of ranks {spans(asked['waiting_for'])}", style="red"))
+    Console().print(Group(*parts))
+
+
+def _reply(reply: dict[str, Any]) -> Row:
+    found = ", ".join(f"{name} {value}" for name, value in reply["result"].items())
+    return {
+        "rank": "all" if reply["rank"] is None else str(reply["rank"]),
+        "machine": reply["machine_id"],
+        "ok": Text("yes", style="green") if reply["ok"] else Text("no", style="red"),
+        "detail": found or reply["detail"],
+    }
 
 
 def _effect(effect: dict[str, float | None]) -> Table:

@@ -52,15 +52,19 @@ from lineside.contracts.jobs import (
     MicroBatchLimits,
     RestartOwner,
 )
+from lineside.contracts.machine_events import EventSeverity, EventSource, MachineEvent
 from lineside.contracts.machine_metrics import MetricBatch, Series
 from lineside.contracts.members import Declaration, Member, MemberState, SavedCheckpoint
 from lineside.contracts.plan_status import PlanState, PlanStatus
 from lineside.contracts.plans import Plan, PlanKind
+from lineside.contracts.requests import NOT_DISRUPTIVE, Reply, Request, RequestKind
 from lineside.contracts.steps import Phase, StepBatch, Timing
-from lineside.contracts.topics import TOPICS, Topic, TopicName, topic_named
+from lineside.contracts.topics import SIGNED, TOPICS, Topic, TopicName, topic_named
 
 __all__ = [
     "ENDED",
+    "NOT_DISRUPTIVE",
+    "SIGNED",
     "TOPICS",
     "Alert",
     "AlertType",
@@ -73,6 +77,8 @@ __all__ = [
     "Decoded",
     "DetectorState",
     "Device",
+    "EventSeverity",
+    "EventSource",
     "Fault",
     "FaultKind",
     "FaultPhase",
@@ -86,6 +92,7 @@ __all__ = [
     "JobId",
     "JobState",
     "Machine",
+    "MachineEvent",
     "MachineId",
     "Member",
     "MemberState",
@@ -100,6 +107,9 @@ __all__ = [
     "PlanStatus",
     "Rank",
     "RankStateRow",
+    "Reply",
+    "Request",
+    "RequestKind",
     "RestartOwner",
     "RunId",
     "SavedCheckpoint",

@@ -26,6 +26,9 @@ Generated from `shared/lineside/contracts` by `make docs`; edit the types, not t
 * Headers: `content-type` and `schema` (for example `steps.1`). A record with another schema, undecodable
   bytes, columns of unequal length, a negative duration or an infinity goes to `dead-letters.v1` with the
   reason.
+* Plans and requests also carry `key-id` (the first 16 hex digits of SHA-256 of the raw public key) and
+  `signature` (base64 of an Ed25519 signature over the record's value). Agents that know no key take them
+  unsigned; others refuse what no known key has signed.
 * `*_ns` are integer nanoseconds, `*_s` float seconds, `*_bytes` bytes. Unknown is NaN for floats (null in
   JSON), -1 for integers and times, null for objects; never zero.
 * MessagePack types are arrays: the tag first, then the fields in the order below. A *column* is one binary

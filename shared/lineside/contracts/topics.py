@@ -11,10 +11,12 @@ from lineside.contracts.detector_state import DetectorState
 from lineside.contracts.faults import CloudEvent, Fault
 from lineside.contracts.health import JobHealth
 from lineside.contracts.jobs import Job
+from lineside.contracts.machine_events import MachineEvent
 from lineside.contracts.machine_metrics import MetricBatch
 from lineside.contracts.members import Member
 from lineside.contracts.plan_status import PlanStatus
 from lineside.contracts.plans import Plan
+from lineside.contracts.requests import Reply, Request
 from lineside.contracts.steps import StepBatch
 
 MSGPACK = "application/msgpack"
@@ -31,11 +33,14 @@ class TopicName(StrEnum):
     MEMBERS = "members.v1"
     STEPS = "steps.v1"
     MACHINE_METRICS = "machine-metrics.v1"
+    MACHINE_EVENTS = "machine-events.v1"
     COLLECTIVES = "collectives.v1"
     HEALTH = "health.v1"
     FAULTS = "faults.v1"
     PLANS = "plans.v1"
     PLAN_STATUS = "plan-status.v1"
+    REQUESTS = "requests.v1"
+    REPLIES = "replies.v1"
     ALERTS = "alerts.v1"
     DETECTOR_STATE = "detector-state.v1"
     DEAD_LETTERS = "dead-letters.v1"
@@ -108,6 +113,14 @@ _ALL = (
         read_by="minder",
     ),
     Topic(
+        name=TopicName.MACHINE_EVENTS,
+        type=MachineEvent,
+        schema="machine-events.1",
+        retention_ms=30 * _DAY_MS,
+        written_by="agents",
+        read_by="minder, mycroft, remediation",
+    ),
+    Topic(
         name=TopicName.COLLECTIVES,
         type=CollectiveBatch,
         schema="collectives.1",
@@ -148,6 +161,22 @@ _ALL = (
         read_by="remediation",
     ),
     Topic(
+        name=TopicName.REQUESTS,
+        type=Request,
+        schema="requests.1",
+        retention_ms=_DAY_MS,
+        written_by="remediation",
+        read_by="agents",
+    ),
+    Topic(
+        name=TopicName.REPLIES,
+        type=Reply,
+        schema="replies.1",
+        retention_ms=_DAY_MS,
+        written_by="agents",
+        read_by="remediation",
+    ),
+    Topic(
         name=TopicName.ALERTS,
         type=CloudEvent[IncidentView],
         schema="alerts.1",
@@ -176,6 +205,9 @@ _ALL = (
         read_by="operators",
     ),
 )
+
+SIGNED = frozenset({TopicName.PLANS, TopicName.REQUESTS})
+"""What agents act on: outside local mode each record carries headers ``signature`` and ``key-id``."""
 
 TOPICS: dict[TopicName, Topic] = {topic.name: topic for topic in _ALL}
 

@@ -2,8 +2,9 @@
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import psutil
@@ -19,6 +20,7 @@ from lineside.contracts import (
     Member,
     MetricBatch,
     PlanStatus,
+    Reply,
     StepBatch,
     TopicName,
     columns,
@@ -76,6 +78,8 @@ class Seen:
         TopicName.COLLECTIVES,
         TopicName.MACHINE_METRICS,
         TopicName.PLAN_STATUS,
+        TopicName.REPLIES,
+        TopicName.MACHINE_EVENTS,
     )
 
     def __init__(self, bus: KafkaBus) -> None:
@@ -103,6 +107,11 @@ class Seen:
 
     def statuses(self) -> list[PlanStatus]:
         return self.of(PlanStatus)
+
+    def replies(self, request_id: str) -> dict[tuple[str, int], Reply]:
+        """Answers to one request by machine and rank."""
+        found = [reply for reply in self.of(Reply) if reply.request_id == request_id]
+        return {(reply.machine_id, reply.rank): reply for reply in found}
 
     def pids(self) -> dict[int, int]:
         """Each rank's process."""
@@ -170,7 +179,12 @@ def start(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[.
     runs: list[Run] = []
 
     def make(
-        command: list[str], *, machines: int = 1, ranks: int = 1, on: KafkaBus | None = None
+        command: list[str],
+        *,
+        machines: int = 1,
+        ranks: int = 1,
+        on: KafkaBus | None = None,
+        environment: Mapping[str, str] = MappingProxyType({}),
     ) -> Run:
         where = on or request.getfixturevalue("bus")
         spec = RunSpec(
@@ -179,7 +193,7 @@ def start(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[.
             run_dir=str(tmp_path / "run"),
             machines=machines,
             ranks_per_machine=ranks,
-            environment=bus_environment(where),
+            environment=bus_environment(where) | environment,
         )
         run = Run(launch(spec, where), Seen(where))
         runs.append(run)

@@ -1,5 +1,6 @@
 """Runs from start to end: what agents and launcher publish about them."""
 
+import json
 import os
 import signal
 import sys
@@ -147,17 +148,19 @@ def test_a_program_without_a_probe_is_watched_from_outside(start: Start) -> None
 
 
 def test_nothing_is_lost_while_kafka_is_away(start: Start, tmp_path: Path) -> None:
+    spool = tmp_path / "run" / "machine-0" / "spool"
     with LocalKafka(tmp_path / "kafka") as kafka:
         port = int(kafka.bootstrap.rsplit(":", 1)[1])
         bus = KafkaBus(kafka.bootstrap, partitions=1)
         bus.admin().ensure_topics(tuple(TOPICS.values()))
-        run = start(RANK, on=bus)
+        run = start(RANK, on=bus, environment={"LINESIDE_QUEUE_RECORDS": "2"})
         run.until(lambda: len(run.seen.steps(0)) > 20, "steps")
         kafka.stop()
         deadline = time.monotonic() + 5
         while time.monotonic() < deadline:
             run.launcher.poll()
             time.sleep(0.05)
+        assert list(spool.glob("*.spool")), "what waits is on disk"
         with LocalKafka(tmp_path / "kafka", port=port):
             reached = len(run.seen.steps(0))
             run.until(lambda: len(run.seen.steps(0)) > reached + 200, "what had to wait")
@@ -168,3 +171,38 @@ def test_nothing_is_lost_while_kafka_is_away(start: Start, tmp_path: Path) -> No
             batches = run.seen.of(StepBatch)
             assert sum(batch.dropped for batch in batches) == 0
             assert [batch.sequence for batch in batches] == list(range(len(batches)))
+            assert not list(spool.glob("*.spool"))
+
+
+def test_beyond_the_spools_bound_the_oldest_is_missing_and_counted(
+    start: Start, tmp_path: Path
+) -> None:
+    status = tmp_path / "run" / "machine-0" / "status.json"
+    with LocalKafka(tmp_path / "kafka") as kafka:
+        port = int(kafka.bootstrap.rsplit(":", 1)[1])
+        bus = KafkaBus(kafka.bootstrap, partitions=1)
+        bus.admin().ensure_topics(tuple(TOPICS.values()))
+        tight = {"LINESIDE_QUEUE_RECORDS": "2", "LINESIDE_SPOOL_BYTES": "6000"}
+        run = start(RANK, on=bus, environment=tight)
+        run.until(lambda: len(run.seen.steps(0)) > 20, "steps")
+        kafka.stop()
+
+        def last_step() -> int:
+            run.launcher.poll()
+            return int(json.loads(status.read_bytes())["ranks"][0]["step"])
+
+        stopped_at = last_step()
+        run.until(lambda: last_step() > stopped_at + 250, "an outage of many steps")
+        with LocalKafka(tmp_path / "kafka", port=port):
+            back_at = last_step()
+            run.until(lambda: run.seen.steps(0)[-1] > back_at + 100, "telemetry after the outage")
+            run.launcher.stop()
+            run.end()
+    steps = run.seen.steps(0)
+    assert steps == sorted(set(steps)), "in order, each once"
+    missing = set(range(steps[-1] + 1)) - set(steps)
+    batches = run.seen.of(StepBatch)
+    assert missing and sum(batch.dropped for batch in batches) == len(missing)
+    gap = sorted(missing)
+    assert gap == list(range(gap[0], gap[-1] + 1)), "one gap: the oldest part of the outage"
+    assert [b.sequence for b in batches] == sorted({b.sequence for b in batches})

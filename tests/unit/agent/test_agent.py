@@ -7,10 +7,12 @@ import msgspec
 import pytest
 
 from lineside.agent.agent import Agent
+from lineside.agent.inbox import Inbox
 from lineside.agent.settings import AgentSettings
 from lineside.agent.spec import AgentSpec
 from lineside.bus.memory import MemoryBus
 from lineside.contracts import Plan, PlanKind, TopicName, decode, encode
+from lineside.contracts.signatures import Trust
 
 
 @pytest.fixture
@@ -21,7 +23,8 @@ def bus() -> MemoryBus:
 @pytest.fixture
 def agent(spec: AgentSpec, bus: MemoryBus) -> Agent:
     settings = AgentSettings(agent_spec=Path("unused"))
-    return Agent(spec, settings, sending=bus, reading=bus, environment={})
+    inbox = Inbox(spec, bus, Trust())
+    return Agent(spec, settings, sending=bus, inbox=inbox, environment={})
 
 
 def test_a_record_that_is_no_plan_costs_no_other_plan(
@@ -43,8 +46,8 @@ def test_a_record_that_is_no_plan_costs_no_other_plan(
     publisher.publish(msgspec.structs.replace(good, value=b"{"))
     publisher.publish(good)
     with caplog.at_level(logging.WARNING):
-        assert agent._follow_plans()
-    assert "plans:" in caplog.text
+        assert agent._read_mail()
+    assert "plans.v1 at offset 0" in caplog.text
     (said,) = bus.reader().read(TopicName.PLAN_STATUS, 0, 0)
     assert decode(TopicName.PLAN_STATUS, said.value).state == "accepted"
     assert (spec.folder / "plan").exists()

@@ -1,5 +1,6 @@
 """What waits while Kafka is away: bounded, oldest first out, counted, in order."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from lineside.agent.outbox import Outbox
 from lineside.agent.sender import Sender
 from lineside.agent.spec import AgentSpec
+from lineside.agent.spool import Spool
 from lineside.bus.memory import MemoryBus
 from lineside.contracts import MetricBatch, TopicName, WireMessage, decode, partition_of
 
@@ -28,9 +30,9 @@ def message(number: int, size: int = 100) -> WireMessage:
     )
 
 
-def test_nothing_is_lost_within_the_bound() -> None:
+def test_nothing_is_lost_within_the_bound(tmp_path: Path) -> None:
     bus = MemoryBus(queue_records=3)
-    outbox = Outbox(bus.publisher(), max_bytes=10_000)
+    outbox = Outbox(bus.publisher(), Spool(tmp_path / "spool", 100_000))
     bus.away = True
     for number in range(20):
         outbox.put(message(number), rows=1)
@@ -38,14 +40,15 @@ def test_nothing_is_lost_within_the_bound() -> None:
     bus.away = False
     while outbox.waiting():
         outbox.pump()
+    assert list((tmp_path / "spool").iterdir()) == []
     assert outbox.finish(1.0) == 0
     assert [int(value) for value in received(bus)] == list(range(20))
     assert outbox.take_dropped(TopicName.STEPS) == 0
 
 
-def test_beyond_the_bound_the_oldest_go_and_are_counted() -> None:
+def test_beyond_the_bound_the_oldest_go_and_are_counted(tmp_path: Path) -> None:
     bus = MemoryBus(queue_records=1)
-    outbox = Outbox(bus.publisher(), max_bytes=500)
+    outbox = Outbox(bus.publisher(), Spool(tmp_path, 5 * 138))
     bus.away = True
     for number in range(20):
         outbox.put(message(number), rows=2)
@@ -57,9 +60,11 @@ def test_beyond_the_bound_the_oldest_go_and_are_counted() -> None:
     assert outbox.take_dropped(TopicName.COLLECTIVES) == 0
 
 
-def test_what_no_broker_takes_does_not_block_the_rest(caplog: pytest.LogCaptureFixture) -> None:
+def test_what_no_broker_takes_does_not_block_the_rest(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     bus = MemoryBus()
-    outbox = Outbox(bus.publisher(), max_bytes=100_000_000)
+    outbox = Outbox(bus.publisher(), Spool(tmp_path, 100_000_000))
     outbox.put(message(0, size=20_000_000), rows=7)
     outbox.put(message(1), rows=1)
     assert [int(value) for value in received(bus)] == [1]
@@ -67,22 +72,43 @@ def test_what_no_broker_takes_does_not_block_the_rest(caplog: pytest.LogCaptureF
     assert "too large" in caplog.text
 
 
-def test_what_cannot_be_sent_at_the_end_is_told() -> None:
+def test_a_disk_that_takes_nothing_costs_records_and_they_are_counted(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "spool").write_text("no folder")
     bus = MemoryBus(queue_records=1)
-    outbox = Outbox(bus.publisher(), max_bytes=10_000)
+    outbox = Outbox(bus.publisher(), Spool(tmp_path / "spool", 10_000))
+    bus.away = True
+    for number in range(3):
+        outbox.put(message(number), rows=2)
+    assert outbox.take_dropped(TopicName.STEPS) == 4
+    assert caplog.text.count("the spool cannot be used") == 1
+    bus.away = False
+    outbox.put(message(3), rows=2)
+    assert [int(value) for value in received(bus)] == [0, 3]
+
+
+def test_what_cannot_be_sent_at_the_end_is_told_and_stays_on_disk(tmp_path: Path) -> None:
+    bus = MemoryBus(queue_records=1)
+    outbox = Outbox(bus.publisher(), Spool(tmp_path, 10_000))
     bus.away = True
     for number in range(3):
         outbox.put(message(number))
     assert outbox.finish(0.0) == 3
+    bus.away = False
+    assert Outbox(bus.publisher(), Spool(tmp_path, 10_000)).finish(1.0) == 0
+    assert [int(value) for value in received(bus)] == [1, 2]
 
 
 def metrics() -> dict[str, Any]:
     return {"start_ns": 0, "interval_s": 1.0, "series": [], "values": []}
 
 
-def test_batches_are_numbered_per_topic_and_carry_what_was_lost(spec: AgentSpec) -> None:
+def test_batches_are_numbered_per_topic_and_carry_what_was_lost(
+    spec: AgentSpec, tmp_path: Path
+) -> None:
     bus = MemoryBus(queue_records=1)
-    sender = Sender(spec, Outbox(bus.publisher(), max_bytes=0), bus.partitions)
+    sender = Sender(spec, Outbox(bus.publisher(), Spool(tmp_path, 0)), bus.partitions)
     bus.away = True
     for _ in range(3):  # one is queued, two are dropped
         sender.batch(TopicName.MACHINE_METRICS, MetricBatch, metrics(), rows=1)

@@ -50,7 +50,8 @@ def test_every_contract_example_survives_the_file() -> None:
             "job": "jobs.v1", "member": "members.v1", "steps": "steps.v1",
             "metrics": "machine-metrics.v1", "collectives": "collectives.v1", "health": "health.v1",
             "fault": "faults.v1", "plan": "plans.v1", "plan-status": "plan-status.v1",
-            "alert": "alerts.v1", "detector-state": "detector-state.v1",
+            "alert": "alerts.v1", "detector-state": "detector-state.v1", "request": "requests.v1",
+            "reply": "replies.v1", "machine-event": "machine-events.v1",
         }[name]  # fmt: skip
         line = line_of(message(0, bytes.fromhex(hexed), TopicName(topic)))
         (found,) = read_lines([line], [TopicName(topic)])

@@ -10,16 +10,15 @@ from typing import Any
 import msgspec
 
 from lineside.agent.agent import Agent
+from lineside.agent.inbox import Inbox
 from lineside.agent.settings import AgentSettings
 from lineside.agent.spec import AgentSpec
 from lineside.bus.kafka import KafkaBus
+from lineside.contracts.signatures import BadKey, Trust
 from lineside.kit.logging import configure
 from lineside.kit.settings import read
 
 _log = logging.getLogger("lineside.agent")
-
-_QUEUE_RECORDS = 2_000
-"""In librdkafka's queue; what is beyond waits in the agent's own spool, whose bound we know."""
 
 
 def main() -> int:
@@ -30,11 +29,17 @@ def main() -> int:
         print(f"LINESIDE_AGENT_SPEC must name the launcher's file: {error}", file=sys.stderr)
         return os.EX_USAGE
     configure(settings.log_level)
+    try:
+        trust = Trust(settings.trusted_keys)
+    except BadKey as error:
+        print(f"LINESIDE_TRUSTED_KEYS: {error}", file=sys.stderr)
+        return os.EX_CONFIG
     bus = _bus(settings)
     # Records wait for Kafka as long as there is room: none is given up for its age.
     sending = _bus(settings, {"message.timeout.ms": 0})
     Path(spec.run_dir).mkdir(parents=True, exist_ok=True, mode=0o700)
-    agent = Agent(spec, settings, sending=sending, reading=bus, environment=dict(os.environ))
+    inbox = Inbox(spec, bus, trust)
+    agent = Agent(spec, settings, sending=sending, inbox=inbox, environment=dict(os.environ))
 
     def asked(*_: Any) -> None:
         agent.ask_to_stop()
@@ -55,7 +60,7 @@ def _bus(settings: AgentSettings, producer: dict[str, str | int] | None = None) 
         prefix=settings.topic_prefix,
         partitions=settings.partitions,
         settings=producer,
-        queue_records=_QUEUE_RECORDS,
+        queue_records=settings.queue_records,
     )
 
 

@@ -4,41 +4,46 @@ One thread does everything, so that the ranks it starts (which die with the star
 it does. No trouble with a probe file, a plan or Kafka ends the loop.
 """
 
+import functools
 import logging
+import os
 import time
 from collections.abc import Callable
 
 from lineside.agent import plans, ranks
+from lineside.agent.events import MachineWatch, worker_exit
+from lineside.agent.inbox import Inbox
 from lineside.agent.outbox import Outbox
 from lineside.agent.ranks import RankProcess
 from lineside.agent.report import Reporter, declared
+from lineside.agent.requests import Clerk
 from lineside.agent.sender import Clock, Sender
 from lineside.agent.settings import AgentSettings
 from lineside.agent.spec import AgentSpec, Outcome, Reason
+from lineside.agent.spool import Spool
+from lineside.agent.status import AgentStatus, write_status
 from lineside.agent.view import RankView
-from lineside.bus import Bus, BusError, Message, Subscriber
+from lineside.bus import Bus
 from lineside.contracts import (
-    ContractError,
     JobState,
     MemberState,
     Plan,
     PlanState,
     PlanStatus,
+    Reply,
     TopicName,
-    decode,
 )
 
 _log = logging.getLogger("lineside.agent")
 
 TICK_S, REPORT_S = 0.1, 1.0
 _FLUSH_S = 3.0
-_RETRY_S = 2.0
 STOPPED_CODE = 143
 """Exit code of an agent that was asked to stop (as a shell tells of SIGTERM)."""
 
 
 class Agent:
-    """One machine's agent. ``environment``: what its ranks inherit; ``reading``: where plans come from."""
+    """One machine's agent. ``environment``: what its ranks inherit; ``inbox``: plans and requests."""
 
     def __init__(
         self,
@@ -46,21 +51,22 @@ class Agent:
         settings: AgentSettings,
         *,
         sending: Bus,
-        reading: Bus,
+        inbox: Inbox,
         environment: dict[str, str],
     ) -> None:
         self._spec = spec
         self._settings = settings
-        self._reading = reading
+        self._inbox = inbox
         self._environment = environment
         self._clock = Clock()
-        outbox = Outbox(sending.publisher(), settings.spool_bytes)
+        spool = Spool(spec.folder / "spool", settings.spool_bytes)
+        outbox = Outbox(sending.publisher(), spool)
         self._sender = Sender(spec, outbox, sending.partitions)
         self._reporter = Reporter(spec, self._sender, self._clock, settings.silent_after_s)
         self._desk = plans.Desk(spec, started_ns=time.time_ns())
-        self._tail: Subscriber | None = None
+        self._clerk = Clerk(spec, started_ns=time.time_ns())
+        self._machine = MachineWatch(spec, settings.kernel_log)
         self._troubles: set[str] = set()
-        self._tail_due = 0.0
         self._watched: list[tuple[RankProcess, RankView]] = []
         self._state = MemberState.JOINING
         self._asked: Reason | None = None
@@ -91,7 +97,8 @@ class Agent:
     def _watch(self) -> None:
         due = time.monotonic()
         while not self._is_over():
-            news = self._follow_plans()
+            news = self._read_mail()
+            self._report_safely(self._answer_requests)
             news |= self._notice_ends()
             now = time.monotonic()
             if now >= due:
@@ -121,14 +128,15 @@ class Agent:
             self._sender.pump()
         if self._asked or self._failed or living:
             ranks.stop([process for process, _ in self._watched], self._settings.stop_grace_s)
+        self._say(self._clerk.close(time.time_ns()))
         self._state = MemberState.GONE
         self._report()
         if left := self._sender.finish(_FLUSH_S):
             _log.warning("%d records could not be sent any more", left)
         for _, view in self._watched:
             view.close()
-        if self._tail is not None:
-            self._tail.close()
+        self._inbox.close()
+        self._machine.close()
 
     def _report(self) -> None:
         self._refresh()
@@ -136,6 +144,29 @@ class Agent:
         self._report_safely(lambda: self._reporter.collectives(self._watched))
         self._report_safely(self._reporter.metrics)
         self._report_safely(lambda: self._reporter.member(self._watched, self._state))
+        self._report_safely(self._report_machine)
+        self._report_safely(lambda: write_status(self._spec.folder, self._own_status()))
+
+    def _report_machine(self) -> None:
+        boot_ns = self._clock.offset_ns()
+        own = self._reporter.pids(self._watched)
+        for event in self._machine.kernel_events(own, boot_ns):
+            _log.warning("%s %s: %s", event.source, event.code, event.text)
+            self._sender.record(TopicName.MACHINE_EVENTS, event)
+
+    def _own_status(self) -> AgentStatus:
+        return AgentStatus(
+            pid=os.getpid(),
+            job_id=self._spec.job_id,
+            run_id=self._spec.run_id,
+            generation=self._spec.generation,
+            machine_id=self._spec.machine_id,
+            state=self._state,
+            at_ns=time.time_ns(),
+            revision=self._desk.plan.revision if self._desk.plan else 0,
+            waiting=self._sender.waiting(),
+            ranks=self._reporter.ranks(self._watched),
+        )
 
     def _report_safely(self, report: Callable[[], None]) -> None:
         """What cannot be reported, for whatever reason, is said once in the log; the ranks go on."""
@@ -162,35 +193,39 @@ class Agent:
         for process in sorted(fresh, key=lambda process: process.signal < 0):
             self._ended.add(process.rank)
             _log.info("%s", process.how_it_ended())
+            ended = worker_exit(self._spec, process, time.time_ns())
+            self._sender.record(TopicName.MACHINE_EVENTS, ended)
             if process.failed:
                 process.sweep()
                 self._failed = self._failed or (process, time.monotonic(), time.time_ns())
         return bool(fresh)
 
-    def _follow_plans(self) -> bool:
-        """Answer to new plans; whether there were any."""
+    def _read_mail(self) -> bool:
+        """Answer to new plans and take requests; whether there were plans."""
         news = False
-        try:
-            if self._tail is None:
-                if time.monotonic() < self._tail_due:
-                    return False
-                self._tail_due = time.monotonic() + _RETRY_S
-                self._tail = self._reading.tail([TopicName.PLANS], self._spec.job_id)
-            for message in self._tail.receive(100, 0.0):
-                if message.value is not None:
-                    news |= self._consider(message)
-        except BusError as error:
-            _log.warning("plans: %s", error)
+        for record, refusal in self._inbox.receive():
+            if isinstance(record, Plan):
+                news |= self._consider(record, refusal)
+            else:
+                self._say(self._clerk.take(record, refusal, time.time_ns()))
         return news
 
-    def _consider(self, message: Message) -> bool:
-        """Answer to one record; one that is no plan costs none of those that came with it."""
-        try:
-            plan: Plan = decode(TopicName.PLANS, message.value, message.headers)
-        except ContractError as error:
-            _log.warning("plans: %s", error)
-            return False
-        answer = self._desk.consider(plan, declared(self._watched), time.time_ns())
+    def _answer_requests(self) -> None:
+        running = {process.rank: process for process, _ in self._watched}
+        self._say(self._clerk.work(running, time.time_ns()))
+
+    def _say(self, replies: list[Reply]) -> None:
+        for reply in replies:
+            done = "answered" if reply.ok else f"not answered: {reply.detail}"
+            _log.info("request %s, rank %d: %s", reply.kind, reply.rank, done)
+            self._report_safely(functools.partial(self._sender.record, TopicName.REPLIES, reply))
+
+    def _consider(self, plan: Plan, refusal: str | None) -> bool:
+        now_ns = time.time_ns()
+        if refusal is not None:
+            answer = self._desk.refuse(plan, refusal, now_ns)
+        else:
+            answer = self._desk.consider(plan, declared(self._watched), now_ns)
         if answer is None:
             return False
         if answer.state is PlanState.ACCEPTED:

@@ -1,4 +1,5 @@
-"""``lineside run``: a training program under agents, from its start to its end."""
+"""``lineside run``: a training program under agents, from its start to its end; and ``lineside agent``, which
+looks at agents from the machine that they run on."""
 
 import json as json_module
 import os
@@ -10,17 +11,85 @@ import uuid
 from pathlib import Path
 from typing import Annotated, Any
 
+import msgspec
 import typer
+from rich.console import Console
+from rich.table import Table
 
 from lineside.agent.job import RunSpec
 from lineside.agent.launcher import Launcher, launch
+from lineside.agent.status import Found, RankStatus, find
 from lineside.bus import BusError
 from lineside.bus.connect import open_bus
 from lineside.contracts import JobState
 from lineside.kit.logging import configure
 from lineside.kit.settings import BusSettings, home, read
 
+_WIDE = 200  # where no terminal sets a limit, lines are not folded
+_NOTHING_RUNS = 3
+"""As init scripts have it."""
 _POLL_S = 0.1
+
+
+agent = typer.Typer(help="See what the agents on this machine do.", no_args_is_help=True)
+
+
+@agent.callback()
+def _group() -> None:
+    """A group of commands, though it has one only."""
+
+
+@agent.command("status")
+def show_status(
+    folder: Annotated[
+        Path | None,
+        typer.Argument(
+            help="A run's folder, or one above several; Lineside's own runs unless given."
+        ),
+    ] = None,
+    everyone: Annotated[
+        bool, typer.Option("--all", help="Also agents that are gone; else those that live.")
+    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Show agents and their ranks, as they stand in the run folders; needs no Kafka.
+
+    `waiting` counts the records that Kafka has not taken yet. Exit code 3: no agent runs there.
+
+    Example: lineside agent status --json
+    """
+    found = find([folder or home() / "runs"])
+    living = any(one.alive for one in found)
+    shown = found if everyone else [one for one in found if one.alive]
+    if json:
+        rows = [{"says": one.says, **msgspec.to_builtins(one)} for one in shown]
+        typer.echo(json_module.dumps(rows, indent=2))
+    elif shown:
+        _print_agents(shown)
+    if not living:
+        typer.echo(f"no agent runs in {folder or home() / 'runs'}", err=True)
+        raise typer.Exit(_NOTHING_RUNS)
+
+
+def _print_agents(found: list[Found]) -> None:
+    names = ("job", "machine", "agent", "plan", "waiting", "rank", "pid", "state", "step", "phase")
+    table = Table(*names, box=None, pad_edge=False)
+    for one in found:
+        agent = one.agent
+        said = f"{one.says}, {one.age_s:.0f} s ago"
+        head = [agent.job_id, agent.machine_id, said, str(agent.revision), str(agent.waiting)]
+        rows = [_cells(rank) for rank in agent.ranks] or [[""] * 5]
+        for number, cells in enumerate(rows):
+            table.add_row(*(head if number == 0 else [""] * 5), *cells)
+    Console(width=None if sys.stdout.isatty() else _WIDE).print(table)
+
+
+def _cells(rank: RankStatus) -> list[str]:
+    state = rank.state
+    if state == "exited":
+        state += f" ({f'signal {rank.signal}' if rank.signal > 0 else rank.exit_code})"
+    step = str(rank.step) if rank.step >= 0 else ""
+    return [str(rank.rank), str(rank.pid), state, step, rank.phase]
 
 
 def run(

@@ -154,6 +154,7 @@ class Launcher:
             master_port=port,
             command=self.spec.command,
             run_dir=str(folder),
+            shares_host=self.spec.machines > 1,
         )
         path = folder / "agent.json"
         path.write_bytes(msgspec.json.encode(spec))
@@ -271,6 +272,6 @@ class Launcher:
 
 def _clear(folder: Path) -> None:
     """Take away what an earlier run left in its folder: its plan must not be followed again."""
-    for pattern in ("probe.*", "plan", "outcome.json", "rank-*", "agent.log"):
+    for pattern in ("probe.*", "plan", "*.json", "rank-*", "agent.log", "spool/*.spool"):
         for path in folder.glob(pattern):
             path.unlink()

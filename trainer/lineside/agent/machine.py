@@ -47,6 +47,8 @@ class ScopeSampler:
     _before: Mapping[int, _Used] = field(default_factory=dict)
     _sampled_ns: int = field(default_factory=time.monotonic_ns)
     _scanned_ns: int = -1
+    seen: set[int] = field(default_factory=set)
+    """Every process that was ever found."""
 
     def sample(self) -> Sample:
         now = time.monotonic_ns()
@@ -72,6 +74,7 @@ class ScopeSampler:
     def _scan(self) -> None:
         found = {child.pid: child for child in psutil.Process().children(recursive=True)}
         self._known = {pid: self._known.get(pid, child) for pid, child in found.items()}
+        self.seen.update(found)
 
 
 def _used(process: psutil.Process) -> _Used | None:

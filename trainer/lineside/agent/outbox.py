@@ -1,68 +1,60 @@
-"""What waits to be sent. Kafka may be away for as long as it likes; memory stays bounded.
+"""What waits to be sent. Kafka may be away for as long as it likes; memory and disk stay bounded.
 
-Records wait here only while the publisher's own queue is full. Beyond the bound the oldest go first and are
-counted: of a long outage the newest part is worth most. Order within a topic is kept.
+Records go to the publisher while its own short queue has room, and to the spool on disk while it has not.
+Beyond the spool's bound the oldest go first and are counted: of a long outage the newest part is worth most.
+Order is kept.
 """
 
 import logging
 import time
-from collections import Counter, deque
-from typing import NamedTuple
+from collections import Counter
 
+from lineside.agent.spool import Spool
 from lineside.bus import BusMisuse, Publisher, QueueFull
 from lineside.contracts import TopicName, WireMessage
 
 _log = logging.getLogger("lineside.agent")
 
 
-class _Waiting(NamedTuple):
-    message: WireMessage
-    rows: int
-    size: int
-
-
 class Outbox:
-    """A bounded queue in front of a publisher."""
+    """A bounded queue in front of a publisher. A spool that another agent left is sent first."""
 
-    def __init__(self, publisher: Publisher, max_bytes: int) -> None:
+    def __init__(self, publisher: Publisher, spool: Spool) -> None:
         self._publisher = publisher
-        self._max_bytes = max_bytes
-        self._waiting: deque[_Waiting] = deque()
-        self._size = 0
+        self._spool = spool
         self._dropped: Counter[TopicName] = Counter()
+        self._disk_error = ""
 
     def put(self, message: WireMessage, rows: int = 0) -> None:
         """Send ``message``, now or when it is possible; ``rows`` is what is lost if it never is."""
-        size = len(message.value or b"") + len(message.key)
-        self._waiting.append(_Waiting(message, rows, size))
-        self._size += size
         self.pump()
-        while self._size > self._max_bytes:
-            oldest = self._pop()
-            self._dropped[oldest.message.topic] += oldest.rows
+        if not len(self._spool) and self._send(message, rows):
+            return
+        try:
+            self._spool.put(message, rows)
+        except OSError as error:
+            self._dropped[message.topic] += rows
+            self._tell(error)
 
     def pump(self) -> None:
         """Hand over what the publisher takes and let deliveries complete."""
         self._publisher.poll()
-        while self._waiting:
-            try:
-                self._publisher.publish(self._waiting[0].message)
-            except QueueFull:
-                return
-            except BusMisuse as error:
-                refused = self._pop()
-                self._dropped[refused.message.topic] += refused.rows
-                _log.error("not sent: %s", error)
-            else:
-                self._pop()
+        try:
+            while (oldest := self._spool.first()) is not None:
+                if not self._send(oldest.message(), oldest.rows):
+                    return
+                self._spool.done()
+        except OSError as error:
+            self._tell(error)
 
     def take_dropped(self, topic: TopicName) -> int:
         """Rows of ``topic`` lost since the last call."""
+        self._dropped += self._spool.take_dropped()
         return self._dropped.pop(topic, 0)
 
     def waiting(self) -> int:
         """Records that the publisher has not taken yet."""
-        return len(self._waiting)
+        return len(self._spool)
 
     def finish(self, timeout_s: float) -> int:
         """Send what can be sent in ``timeout_s``; returns how many records stay behind."""
@@ -70,12 +62,24 @@ class Outbox:
         while True:
             self.pump()
             left = self._publisher.flush(max(0.0, deadline - time.monotonic()))
-            if left or not self._waiting:
+            if left or not self.waiting():
                 break
         self._publisher.close()
-        return left + len(self._waiting)
+        return left + self.waiting()
 
-    def _pop(self) -> _Waiting:
-        oldest = self._waiting.popleft()
-        self._size -= oldest.size
-        return oldest
+    def _send(self, message: WireMessage, rows: int) -> bool:
+        """Whether the publisher has taken it, or never will; False: not now."""
+        try:
+            self._publisher.publish(message)
+        except QueueFull:
+            return False
+        except BusMisuse as error:
+            self._dropped[message.topic] += rows
+            _log.error("not sent: %s", error)
+        return True
+
+    def _tell(self, error: OSError) -> None:
+        text = str(error)
+        if text != self._disk_error:
+            self._disk_error = text
+            _log.error("the spool cannot be used: %s", text)

@@ -15,6 +15,9 @@ from lineside.agent.spec import AgentSpec
 from lineside.contracts import Capabilities, Declaration, Plan, PlanKind, PlanState, PlanStatus
 from lineside.probe.reader import Status
 
+_MOST_REFUSALS = 1000
+"""Who floods the topic gets no answer to all of it."""
+
 
 @dataclass(slots=True)
 class Desk:
@@ -27,6 +30,7 @@ class Desk:
     _seen: dict[int, Plan] = field(default_factory=dict)
     _accepted_ns: dict[int, int] = field(default_factory=dict)
     _answered: set[tuple[int, int, PlanState]] = field(default_factory=set)
+    _refused: set[tuple[int, str]] = field(default_factory=set)
 
     @property
     def pending(self) -> bool:
@@ -63,6 +67,17 @@ class Desk:
         self._accepted_ns[plan.revision] = now_ns
         self.stop = plan.kind is PlanKind.STOP
         return self._answer(plan, PlanState.ACCEPTED, now_ns, "")
+
+    def refuse(self, plan: Plan, reason: str, now_ns: int) -> PlanStatus | None:
+        """What to answer to a plan whose word does not count; None where it is not for this run or where
+        that was said before. Of such a plan nothing is remembered that could stand in a real one's way."""
+        if (plan.job_id, plan.run_id) != (self.spec.job_id, self.spec.run_id):
+            return None
+        key = (plan.revision, reason)
+        if key in self._refused or len(self._refused) >= _MOST_REFUSALS:
+            return None
+        self._refused.add(key)
+        return self._answer(plan, PlanState.REJECTED, now_ns, reason)
 
     def answers(self, ranks: Mapping[int, Status | None], offset_ns: int) -> list[PlanStatus]:
         """What ranks have newly said about plans. ``offset_ns`` turns their clock into Unix time."""

@@ -13,6 +13,7 @@ from lineside.agent.ranks import RankProcess
 from lineside.agent.rows import Progress, step_columns
 from lineside.agent.sender import Clock, Sender
 from lineside.agent.spec import AgentSpec
+from lineside.agent.status import RankStatus
 from lineside.agent.view import RankView
 from lineside.contracts import (
     CollectiveBatch,
@@ -82,6 +83,16 @@ class Reporter:
             "values": sample.values,
         }
         self._sender.batch(TopicName.MACHINE_METRICS, MetricBatch, columns, rows=1)
+
+    def pids(self, watched: Watched) -> set[int]:
+        """Every process of the job on this machine, past ones too."""
+        return self._sampler.seen | {process.pid for process, _ in watched}
+
+    def ranks(self, watched: Watched) -> list[RankStatus]:
+        """The state of each rank for people on the machine."""
+        rows = [self._state(process, view) for process, view in watched]
+        names = RankStatus.__struct_fields__
+        return [RankStatus(**{name: getattr(row, name) for name in names}) for row in rows]
 
     def member(self, watched: Watched, state: MemberState) -> None:
         """The member's record: where something has changed, and every 10 s."""

@@ -76,6 +76,10 @@ class Sender:
         """A single record (a member's state, what became of a plan)."""
         self._outbox.put(encode(topic, record, self._partitions), 1)
 
+    def waiting(self) -> int:
+        """Records that wait on disk."""
+        return self._outbox.waiting()
+
     def pump(self) -> None:
         self._outbox.pump()
 

@@ -10,7 +10,8 @@ from lineside.contracts import JobState
 
 
 class AgentSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """One machine's share of a run. ``ranks`` are global and in order of their local rank."""
+    """One machine's share of a run. ``ranks`` are global and in order of their local rank; ``shares_host``:
+    other agents of the run are on the same host, so that what the whole host does is not this one's."""
 
     job_id: str
     run_id: str
@@ -22,6 +23,7 @@ class AgentSpec(msgspec.Struct, frozen=True, kw_only=True):
     master_port: int
     command: list[str]
     run_dir: str
+    shares_host: bool = False
 
     @property
     def folder(self) -> Path:

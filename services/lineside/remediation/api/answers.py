@@ -4,12 +4,22 @@ import msgspec
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from lineside.contracts import Fault, Job, JobHealth
+from lineside.contracts import Fault, Job, JobHealth, RequestKind
 from lineside.remediation.api import schemas
 from lineside.remediation.incident import State
 from lineside.remediation.issue import in_force
 from lineside.remediation.records import fault_of, health_of, job_of
-from lineside.remediation.store import HealthRow, IncidentRow, JobRow, PlanRow
+from lineside.remediation.requests import state_of, waiting_for
+from lineside.remediation.stacks import side_by_side
+from lineside.remediation.store import (
+    FaultRow,
+    HealthRow,
+    IncidentRow,
+    JobRow,
+    PlanRow,
+    ReplyRow,
+    RequestRow,
+)
 from lineside.remediation.views import parts_of
 
 
@@ -105,6 +115,70 @@ def incident(session: Session, row: IncidentRow) -> schemas.Incident:
         ],
         faults=[fault(fault_of(found)) for found in parts.faults],
         plans=[plan(found) for found in parts.plans],
+        evidence=_evidence(session, row),
+    )
+
+
+def _evidence(session: Session, row: IncidentRow) -> list[schemas.Evidence]:
+    answered = (
+        select(func.count())
+        .where(ReplyRow.request_id == RequestRow.request_id, ReplyRow.ok)
+        .scalar_subquery()
+    )
+    found = session.execute(
+        select(RequestRow, answered)
+        .join(FaultRow, FaultRow.fault_id == RequestRow.fault_id)
+        .where(FaultRow.incident_id == row.incident_id)
+        .order_by(RequestRow.created_ns, RequestRow.request_id)
+    )
+    return [
+        schemas.Evidence(
+            request_id=asked.request_id,
+            fault_id=asked.fault_id or "",
+            kind=asked.kind,
+            asked_at=asked.created_ns,
+            refusal=asked.refusal,
+            answered=count,
+        )
+        for asked, count in found
+    ]
+
+
+def request(session: Session, row: RequestRow, now_ns: int) -> schemas.EvidenceRequest:
+    replies = session.scalars(
+        select(ReplyRow)
+        .where(ReplyRow.request_id == row.request_id)
+        .order_by(ReplyRow.rank, ReplyRow.machine_id)
+    ).all()
+    job_row = session.get(JobRow, row.run_id)
+    waiting = waiting_for(row, replies, job_of(job_row) if job_row else None)
+    found = [(reply.rank, reply.result) for reply in replies if reply.ok]
+    same = {
+        name: getattr(row, name)
+        for name in schemas.EvidenceRequest.model_fields
+        if hasattr(row, name)
+    }
+    return schemas.EvidenceRequest(
+        **same,
+        state=state_of(row, waiting, now_ns),
+        created_at=row.created_ns,
+        expires_at=row.expires_ns,
+        waiting_for=[] if row.refusal else waiting,
+        replies=[
+            schemas.EvidenceReply(
+                machine_id=reply.machine_id,
+                rank=reply.rank if reply.rank >= 0 else None,
+                at=reply.at_ns,
+                ok=reply.ok,
+                detail=reply.detail,
+                result=reply.result,
+            )
+            for reply in replies
+        ],
+        stacks=[
+            schemas.StackGroup(**group)
+            for group in (side_by_side(found) if row.kind == RequestKind.DUMP_STACKS else [])
+        ],
     )
 
 

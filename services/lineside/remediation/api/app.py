@@ -10,7 +10,7 @@ from fastapi import APIRouter, FastAPI, Response
 from fastapi.responses import JSONResponse
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
-from lineside.remediation.api import alerts, incidents, jobs, plans, problems
+from lineside.remediation.api import alerts, incidents, jobs, plans, problems, requests
 from lineside.remediation.api.hosts import OwnHostOnly
 from lineside.remediation.api.schemas import Ready
 from lineside.remediation.settings import RemediationSettings
@@ -61,6 +61,7 @@ def create_app(service: Service) -> FastAPI:
             {"name": "jobs", "description": "Runs that are watched, and how they do."},
             {"name": "incidents", "description": "What went wrong, and what was done about it."},
             {"name": "plans", "description": "What should be running, and what became of it."},
+            {"name": "requests", "description": "Evidence that agents are asked for."},
             {"name": "alerts", "description": "Changes of incidents, as they happen."},
             {"name": "service", "description": "The service itself."},
         ],
@@ -68,7 +69,7 @@ def create_app(service: Service) -> FastAPI:
     app.state.service = service
     app.add_middleware(OwnHostOnly, own=service.settings.api_host)
     problems.install(app)
-    for module in (jobs, incidents, plans, alerts):
+    for module in (jobs, incidents, plans, requests, alerts):
         app.include_router(module.router, prefix="/v1")
     app.include_router(_own_routes(service))
     return app

@@ -5,6 +5,8 @@ from typing import Annotated, Any, Generic, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from lineside.contracts import RequestKind
+
 T = TypeVar("T")
 
 
@@ -141,12 +143,65 @@ class IncidentSummary(Answer):
     effect: dict[str, float | None] = Field(description="the measured effect of the remedy")
 
 
+class Evidence(Answer):
+    """What a fault of the incident wanted to know; `GET /v1/jobs/{id}/requests` has the answers."""
+
+    request_id: str
+    fault_id: str
+    kind: str = Field(examples=["dump_stacks"])
+    asked_at: Time
+    refusal: str | None = Field(description="why it was not asked for; null: it was")
+    answered: int = Field(description="ranks that answered with a result")
+
+
 class Incident(IncidentSummary):
     """An incident with its whole history."""
 
     timeline: list[Transition]
     faults: list[FaultPhase]
     plans: list[Plan]
+    evidence: list[Evidence]
+
+
+class EvidenceReply(Answer):
+    """`rank` is null where an agent answered for all its ranks."""
+
+    machine_id: str
+    rank: int | None
+    at: Time
+    ok: bool
+    detail: str = Field(description="where not ok: the reason")
+    result: dict[str, Any]
+
+
+class StackGroup(Answer):
+    """Ranks whose main threads stand at the same place, innermost frame first."""
+
+    ranks: list[int]
+    frames: list[str]
+
+
+class EvidenceRequest(Answer):
+    """A request for evidence and what came of it."""
+
+    request_id: str
+    fault_id: str | None
+    job_id: str
+    run_id: str
+    generation: int
+    kind: str = Field(examples=["dump_stacks"])
+    state: str = Field(examples=["answered"], description="sent, answered, expired or refused")
+    refusal: str | None
+    ranks: list[int] = Field(description="empty: all")
+    parameters: dict[str, Any]
+    max_pause_s: float | None
+    actor: str
+    reason: str
+    created_at: Time
+    expires_at: Time
+    waiting_for: list[int] = Field(description="ranks that have not answered")
+    replies: list[EvidenceReply]
+    stacks: list[StackGroup] = Field(description="of dump_stacks: the rarest place first")
 
 
 class Page(Answer, Generic[T]):
@@ -172,6 +227,25 @@ class PlanRequest(BaseModel):
     valid_s: float = Field(
         60.0, gt=0, le=3600, description="seconds in which all ranks must have applied it"
     )
+
+
+class WantedEvidence(BaseModel):
+    """What is asked of a run's agents."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={"examples": [{"kind": "dump_stacks", "ranks": [3]}]},
+    )
+
+    kind: RequestKind
+    ranks: list[Annotated[int, Field(ge=0)]] = Field([], description="empty: all")
+    parameters: dict[str, Any] = Field({}, description="by kind, e.g. `seconds`")
+    max_pause_s: float | None = Field(
+        None, gt=0, le=60, description="for how long the run may be held up or slowed"
+    )
+    valid_s: float = Field(60.0, gt=0, le=600, description="seconds in which it may be begun")
+    reason: str = Field("", max_length=1000)
+    actor: str = Field("operator", min_length=1, max_length=200, description="who asks")
 
 
 class Ready(Answer):

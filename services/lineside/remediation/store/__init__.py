@@ -10,6 +10,8 @@ from lineside.remediation.store.models import (
     OutboxRow,
     PlanRow,
     PlanStatusRow,
+    ReplyRow,
+    RequestRow,
     TransitionRow,
 )
 
@@ -22,6 +24,8 @@ __all__ = [
     "OutboxRow",
     "PlanRow",
     "PlanStatusRow",
+    "ReplyRow",
+    "RequestRow",
     "Store",
     "StoreError",
     "TransitionRow",

@@ -188,6 +188,42 @@ class PlanStatusRow(Base):
     body: Mapped[dict[str, Any]]
 
 
+class RequestRow(Base):
+    """Evidence that was asked of agents. ``ranks`` empty: all; ``refusal``: why it was not sent after all."""
+
+    __tablename__ = "requests"
+
+    request_id: Mapped[str] = mapped_column(String(36), primary_key=True)
+    job_id: Mapped[str] = mapped_column(String(255), index=True)
+    run_id: Mapped[str] = mapped_column(String(255), index=True)
+    generation: Mapped[int]
+    fault_id: Mapped[str | None] = mapped_column(String(64), index=True)
+    kind: Mapped[str] = mapped_column(String(64))
+    ranks: Mapped[list[Any]]
+    parameters: Mapped[dict[str, Any]]
+    max_pause_s: Mapped[float | None]
+    actor: Mapped[str] = mapped_column(String(255))
+    reason: Mapped[str] = mapped_column(Text)
+    refusal: Mapped[str | None] = mapped_column(Text)
+    created_ns: Mapped[int]
+    expires_ns: Mapped[int]
+
+
+class ReplyRow(Base):
+    """A rank's answer to a request, or an agent's (rank -1) for all its ranks."""
+
+    __tablename__ = "replies"
+
+    request_id: Mapped[str] = mapped_column(String(36), primary_key=True)
+    machine_id: Mapped[str] = mapped_column(String(255), primary_key=True)
+    rank: Mapped[int] = mapped_column(primary_key=True)
+    at_ns: Mapped[int]
+    ok: Mapped[bool]
+    detail: Mapped[str] = mapped_column(Text)
+    result: Mapped[dict[str, Any]]
+    received_ns: Mapped[int] = mapped_column(index=True)
+
+
 class OutboxRow(Base):
     """What is to be published: written with the change it tells of, sent afterwards at least once, in order.
 
