@@ -88,7 +88,11 @@ def demo(
     out.mkdir(parents=True, exist_ok=True)
     _clear(out)
     (out / "summary.json").unlink(missing_ok=True)
-    signal.signal(signal.SIGTERM, _interrupt)
+    for number in (
+        signal.SIGINT,
+        signal.SIGTERM,
+    ):  # also where SIGINT is ignored, as in background jobs
+        signal.signal(number, _interrupt)
     with Screen(console) as screen:
         try:
             scene = Scene(
