@@ -182,7 +182,7 @@ def test_a_taken_port_is_said_so(tmp_path: Path) -> None:
         other.bind(("127.0.0.1", 0))
         other.listen()
         port = other.getsockname()[1]
-        with pytest.raises(PortTaken, match=f"port {port} .* --port"):
+        with pytest.raises(PortTaken, match=f"port {port} is taken .* another port"):
             LocalKafka(tmp_path, port).start()
 
 
