@@ -23,8 +23,7 @@ from lineside.contracts import TOPICS
 from lineside.kit.processes import ending, free_port, spawn, stop
 from lineside.kit.settings import BusSettings, read
 
-DETECTORS = ("minder", "mycroft", "falcon")
-SERVICES = (*DETECTORS, "remediation")
+SERVICES = ("minder", "mycroft", "falcon", "remediation")
 _direct = build_opener(ProxyHandler({}))
 """For loopback: no proxy that the environment names has anything to do with it."""
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 10.0
@@ -81,9 +80,6 @@ class Stack:
     @property
     def logs(self) -> Path:
         return self.config.data / "logs"
-
-    def pid(self, service: str) -> int:
-        return self._services[service].process.pid
 
     def __enter__(self) -> "Stack":
         self.logs.mkdir(parents=True, exist_ok=True)

@@ -187,7 +187,7 @@ class Scene:
             sys.executable, "-m", "lineside.hybrid", "--dp", str(REPLICAS), "--pp", str(STAGES),
             "--micro-batches", str(MICRO_BATCHES), "--pad-ms", str(PAD_MS), "--seconds", "3600",
         )  # fmt: skip
-        self._recorder = self._child(
+        self._child(
             "record", "lineside.cli", "record", "--follow", "--job", JOB,
             "--bootstrap", self._stack.bootstrap, "-o", str(self._out / "recording.jsonl"),
         )  # fmt: skip
@@ -346,7 +346,7 @@ class Scene:
     def _show(self, waiting_for: str) -> None:
         times = [seen.step_s for seen in self._watch.steps.steps()]
         health = self._watch.health
-        now = f"step {times and len(times)} · {1000 * times[-1]:.0f} ms" if times else "no step yet"
+        now = f"step {len(times)} · {1000 * times[-1]:.0f} ms" if times else "no step yet"
         state = f" · {health.state}" if health else ""
         self._screen.status(f"{now}{state} · waiting for {waiting_for}", times)
 
